@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# All from the distribution's packages; docs/dependencies.md says why each.
+find_package(absl REQUIRED)
+find_package(Protobuf REQUIRED)
+find_package(gRPC REQUIRED)
+find_package(prometheus-cpp REQUIRED)
+find_package(SQLite3 REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(Threads REQUIRED)
+if(FABRICWISE_TESTS)
+  find_package(GTest REQUIRED)
+  find_package(benchmark REQUIRED)
+endif()

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# One call makes one small target, with warnings as errors and every header
+# compiled on its own.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_VERIFY_INTERFACE_HEADER_SETS ON)
+find_program(FABRICWISE_CCACHE ccache)
+if(FABRICWISE_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${FABRICWISE_CCACHE})
+endif()
+
+# Flags of everything, so that a sanitizer sees all of our code.
+add_library(fabricwise_flags INTERFACE)
+if(FABRICWISE_SANITIZE)
+  target_compile_options(fabricwise_flags INTERFACE
+    -fsanitize=${FABRICWISE_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(fabricwise_flags INTERFACE
+    -fsanitize=${FABRICWISE_SANITIZE})
+  if(FABRICWISE_SANITIZE MATCHES "undefined")
+    target_compile_options(fabricwise_flags INTERFACE
+      -fno-sanitize-recover=undefined)
+  endif()
+endif()
+if(FABRICWISE_COVERAGE)
+  target_compile_options(fabricwise_flags INTERFACE --coverage)
+  target_link_options(fabricwise_flags INTERFACE --coverage)
+endif()
+
+# Warnings of our own code; generated code goes without.
+add_library(fabricwise_warnings INTERFACE)
+target_compile_options(fabricwise_warnings INTERFACE
+  -Wall -Wextra -Werror -Wconversion -Wshadow -Wnon-virtual-dtor
+  -Wno-missing-field-initializers)
+
+# fabricwise_library(name HEADERS h... SOURCES cc... DEPENDS target...)
+# Sources are named relative to the calling folder, included from the root.
+function(fabricwise_library name)
+  cmake_parse_arguments(ARG "" "" "HEADERS;SOURCES;DEPENDS" ${ARGN})
+  add_library(${name} STATIC)
+  target_sources(${name}
+    PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}
+           FILES ${ARG_HEADERS}
+    PRIVATE ${ARG_SOURCES})
+  set_target_properties(${name} PROPERTIES LINKER_LANGUAGE CXX)
+  target_link_libraries(${name}
+    PUBLIC ${ARG_DEPENDS} fabricwise_flags
+    PRIVATE fabricwise_warnings)
+endfunction()
+
+# fabricwise_program(name SOURCES cc... DEPENDS target...)
+function(fabricwise_program name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE
+    ${ARG_DEPENDS} fabricwise_flags fabricwise_warnings)
+endfunction()
+
+# fabricwise_test(name SOURCES cc... DEPENDS target...) makes a GoogleTest
+# program with label "unit"; LABEL says otherwise. Its working directory is the
+# root of the source tree.
+function(fabricwise_test name)
+  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;DEPENDS" ${ARGN})
+  fabricwise_program(${name} SOURCES ${ARG_SOURCES}
+    DEPENDS ${ARG_DEPENDS} GTest::gmock_main)
+  if(NOT ARG_LABEL)
+    set(ARG_LABEL unit)
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  add_test(NAME ${name} COMMAND ${name}
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES
+    LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
+endfunction()

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The recommendation: enumerate, cost, rank, explain.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "server/domain/model_shape.h"
+#include "server/domain/plan.h"
+#include "server/domain/workload.h"
+#include "server/model/memory.h"
+#include "server/model/term.h"
+#include "server/profile/profile.h"
+
+namespace fabricwise {
+
+struct LaunchAdvice {
+  std::vector<std::string> commands;     // one per replica
+  std::vector<std::string> environment;  // "NAME=value"
+  std::string engine_version;
+};
+
+struct PlanAdvice {
+  EngineId engine = EngineId::kReference;
+  Plan plan;
+  std::string mode;
+  double tpot_seconds = 0;
+  std::optional<double> ttft_seconds;
+  double output_tokens_per_second = 0;
+  double tpot_low_seconds = 0, tpot_high_seconds = 0;  // 90 % interval
+  MemoryUse memory;
+  std::vector<Term> terms;  // add up to the step time
+  Standing basis = Standing::kMeasured;
+  LaunchAdvice launch;
+  std::vector<std::string> misses;  // limits not met, in words
+};
+
+struct RuledOut {
+  EngineId engine;
+  std::string mode;
+  std::string reason;
+};
+
+struct NotAnswerable {
+  EngineId engine;
+  std::string mode;
+  std::vector<std::string> missing_measurements;
+};
+
+struct FlipPoint {
+  int64_t concurrency;  // the smallest at which to_mode is best
+  std::string from_mode, to_mode;
+};
+
+struct Confidence {
+  double probability_first_is_best = 1;
+  double margin_ratio = 0;
+  double model_residual_ratio = 0;
+  bool residual_measured = false;
+};
+
+struct Advice {
+  std::vector<PlanAdvice> plans;  // best first
+  std::vector<RuledOut> ruled_out;
+  std::vector<NotAnswerable> not_answerable;
+  std::vector<FlipPoint> flip_points;
+  Confidence confidence;
+};
+
+struct SweepAdvice {
+  struct Point {
+    int64_t concurrency;
+    std::vector<PlanAdvice> plans;  // at most three
+    std::string unanswered;         // why none
+  };
+  std::vector<Point> points;  // ascending
+  std::vector<FlipPoint> flip_points;
+};
+
+// INVALID_ARGUMENT: a field of the question or model is out of range.
+// FAILED_PRECONDITION: no plan can be costed (names the missing measurements)
+// or none may run (names the reasons).
+absl::StatusOr<Advice> Recommend(const ModelShape& model,
+                                 const Question& question,
+                                 const Profile& profile);
+
+// question.workload.concurrency is ignored. Fails as Recommend does only where
+// no concurrency can be answered.
+absl::StatusOr<SweepAdvice> Sweep(const ModelShape& model,
+                                  const Question& question,
+                                  absl::Span<const int64_t> concurrencies,
+                                  const Profile& profile);
+
+}  // namespace fabricwise
