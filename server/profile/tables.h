@@ -5,6 +5,7 @@
 // Immutable after Build; safe to read from any thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -16,21 +17,41 @@
 
 namespace fabricwise {
 
-// C[m,n] = A[m,k] x W[k,n], measured on any set of (n, k), each with a curve
+// C[m,n] = A[m,k] x W[k,n], measured on a grid of (n, k), each with a curve
 // over m.
 class GemmTable {
  public:
   // Uses the GemmKey measurements among `measurements`, skips others.
   static GemmTable Build(const std::vector<Measurement>& measurements);
 
-  // The product with a fixed weight [k,n] as a curve over m. nullopt: no
-  // product of this format measured, or (n, k) outside the table's reach.
-  std::optional<Curve> ForWeight(NumberFormat format, double n, double k) const;
+  // A product with a fixed weight [k,n], ready to be asked for many m. Borrows
+  // from the table.
+  class Prepared {
+   public:
+    // nullopt: m is outside the reach of the curves.
+    std::optional<Estimate> At(double m) const;
+
+   private:
+    friend class GemmTable;
+    std::array<const Curve*, 4> corner_ = {};  // null: weight is 0
+    std::array<double, 4> weight_ = {};
+    double log_scale_ = 0;  // beyond the largest n or k: work over work
+    double sigma_ = 0;
+    Standing standing_ = Standing::kInterpolated;
+  };
+  // Log-linear between measured n and k. Beyond the largest, in proportion to
+  // the work; below the smallest, the smallest (a floor that any product pays).
+  // nullopt: no product of this format measured.
+  std::optional<Prepared> ForWeight(NumberFormat format, double n,
+                                    double k) const;
 
   bool Has(NumberFormat format) const { return grids_.contains(format); }
   bool empty() const { return grids_.empty(); }
-  // All measured weights of a format: (n, k) -> curve over m.
-  using Grid = std::map<std::pair<int64_t, int64_t>, Curve>;
+  // Measured weights of a format: (n, k) -> curve over m.
+  struct Grid {
+    std::vector<int64_t> n, k;  // ascending
+    std::map<std::pair<int64_t, int64_t>, Curve> curve;
+  };
   const std::map<NumberFormat, Grid>& grids() const { return grids_; }
 
  private:
@@ -51,9 +72,20 @@ class ExpertsTable {
   static ExpertsTable Build(const std::vector<Measurement>& measurements);
 
   bool Has(const WeightFormat& format) const;
-  bool empty() const { return runs_.empty(); }
+  bool empty() const { return series_.empty(); }
 
-  // A shard prepared for many questions about its load.
+  // All runs of one shard, by rows.
+  struct Series {
+    struct Run {
+      double log_rows = 0, log_hit = 0, log_seconds = 0, relative_sigma = 0;
+    };
+    ExpertShard shard;
+    std::vector<Run> runs;  // ascending rows
+    Origin origin = Origin::kMeasured;
+  };
+
+  // A shard prepared for many questions about its load. Borrows from the
+  // table.
   class Prepared {
    public:
     // `rows`: token copies on this GPU; `experts_hit`: distinct experts among
@@ -63,24 +95,20 @@ class ExpertsTable {
 
    private:
     friend class ExpertsTable;
-    struct Sample {
-      double log_rows = 0, log_hit = 0, log_ratio = 0, relative_sigma = 0;
-    };
-    ExpertShard shard_;
-    bool exact_ = false;
-    Origin origin_ = Origin::kMeasured;
-    std::vector<Sample> samples_;
+    const Series* series_ = nullptr;
+    // Work of one expert of the asked shard over one of the series'.
+    double work_ = 1;
+    double experts_local_ = 0;
+    double sigma_ = 0;
+    Standing standing_ = Standing::kMeasured;
   };
-  // nullopt: no run of this format, or the shard is outside the reach.
+  // The runs of the very shard, else those of the shard nearest in work per
+  // expert, asked at equal work (same weight bytes, same operations). nullopt:
+  // no run of this format.
   std::optional<Prepared> For(const ExpertShard& shard) const;
 
  private:
-  struct Run {
-    ExpertShard shard;
-    double rows = 0, experts_hit = 0, seconds = 0, relative_sigma = 0;
-    Origin origin = Origin::kMeasured;
-  };
-  std::vector<Run> runs_;
+  std::vector<Series> series_;
 };
 
 // Decode and prefill attention of one layer on one GPU.

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What an engine would run in one step of a plan: kernels and collectives with
+// their counts and sizes, no times. Engines write recipes, the cost model
+// prices them.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/strings/string_view.h"
+#include "server/domain/measurement.h"
+#include "server/domain/number_format.h"
+#include "server/domain/plan.h"
+
+namespace fabricwise {
+
+// Which tokens a kernel or a message sees, on one GPU.
+enum class TokenBasis {
+  kRank,       // those of its attention data-parallel rank
+  kRankSlice,  // an equal part of them for each tensor-parallel rank
+  kStage,      // those of all ranks of the stage, padded to the fullest
+  kOutput,     // those of its rank whose logits are needed
+};
+
+// Where in the model a use stands; pipeline stages split kLayers evenly.
+enum class Section { kEmbedding, kLayers, kHead };
+
+// All names are literals; counts are per step over the whole model.
+
+// rows x [k,n].
+struct GemmUse {
+  absl::string_view name;
+  WeightFormat format;
+  int64_t n = 0, k = 0;
+  TokenBasis rows = TokenBasis::kRank;
+  double count = 0;
+  Section section = Section::kLayers;
+};
+
+// Softmax attention of `count` layers at this GPU's heads.
+struct AttentionUse {
+  absl::string_view name;
+  bool latent = false;
+  NumberFormat kv_format = NumberFormat::kBf16;
+  int64_t q_heads = 0, kv_heads = 0;  // on this GPU
+  int64_t head_dim = 0;               // of a key; the latent width for latent
+  int64_t qk_dim = 0, v_dim = 0;      // of one query head, for prefill
+  double kv_bytes_per_token = 0;      // read per context token and layer
+  int64_t window = 0;                 // most context tokens read; 0: all
+  // Read for every context token, beyond the window (index keys).
+  double index_bytes_per_token = 0;
+  double count = 0;
+};
+
+// Bytes moved to and from GPU memory per sequence (states of linear attention).
+struct StateUse {
+  absl::string_view name;
+  double bytes_per_sequence = 0;
+  double count = 0;
+};
+
+// Routed experts of `count` layers on this GPU; tokens: kStage.
+struct ExpertsUse {
+  WeightFormat format;
+  int64_t hidden_size = 0;
+  int64_t intermediate_size = 0;  // whole
+  int64_t num_experts = 0;        // whole
+  int64_t experts_per_token = 0;
+  int moe_tp = 1, expert_parallel = 1;
+  double count = 0;
+};
+
+struct CollectiveStep {
+  CollectiveOp op = CollectiveOp::kAllReduce;
+  double bytes_per_token = 0;  // of the size that its curve is over
+  TokenBasis tokens = TokenBasis::kRank;
+};
+
+// An implementation and the largest size for which the engine takes it.
+struct CollectivePath {
+  CollectiveImpl implementation = CollectiveImpl::kNccl;
+  double max_bytes = std::numeric_limits<double>::infinity();
+};
+
+struct CollectiveUse {
+  absl::string_view name;
+  int group_size = 1;
+  absl::InlinedVector<CollectiveStep, 2> steps;
+  // Paths in order of preference by ascending max_bytes; the last one has no
+  // limit. The nearest path with a curve stands in for one without, marked.
+  absl::InlinedVector<CollectivePath, 3> paths;
+  // Where a step has no curve at all: one operation that moves the same bytes.
+  absl::InlinedVector<CollectiveStep, 1> stand_in;
+  double count = 0;  // of each step
+  Section section = Section::kLayers;
+};
+
+// Expert dispatch and combine by a library.
+struct ExchangeUse {
+  absl::string_view name;
+  ExchangeImpl implementation = ExchangeImpl::kDeepEpLowLatency;
+  int group_size = 1;
+  int64_t hidden_size = 0, num_experts = 0, experts_per_token = 0;
+  double count = 0;  // of dispatch + combine pairs
+};
+
+// Memory of the fullest GPU, in bytes.
+struct MemoryRecipe {
+  double weights_bytes = 0;
+  double kv_bytes_per_token = 0;  // of whole-context layers, per sequence
+  double window_kv_bytes_per_token = 0;
+  int64_t window_tokens = 0;
+  double state_bytes_per_sequence = 0;
+  double activation_bytes = 0;
+  double communicator_bytes = 0;
+  double usable_fraction = 1;  // of the GPU's memory
+};
+
+struct Recipe {
+  Plan plan;
+  int64_t num_layers = 0;
+  absl::InlinedVector<GemmUse, 16> gemms;
+  absl::InlinedVector<AttentionUse, 2> attention;
+  absl::InlinedVector<StateUse, 1> states;
+  absl::InlinedVector<ExpertsUse, 1> experts;
+  absl::InlinedVector<CollectiveUse, 6> collectives;
+  absl::InlinedVector<ExchangeUse, 1> exchanges;
+  double small_kernels = 0;  // norms, rotary, activations, routing, ...
+  double host_seconds = 0;   // between steps, stated by the engine or asker
+  int64_t chunk_tokens = 0;  // most prompt tokens of one step, all ranks
+  MemoryRecipe memory;
+};
+
+}  // namespace fabricwise
