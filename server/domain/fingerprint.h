@@ -37,7 +37,9 @@ struct Fingerprint {
 };
 
 // 16 hex digits, equal for equal fingerprints, stable over versions of this
-// program as long as the fields are.
+// program as long as the fields are: FNV-1a over all fields in the order above,
+// integers as eight bytes (least significant first), texts and lists behind
+// their length.
 std::string FingerprintId(const Fingerprint& fingerprint);
 
 }  // namespace fabricwise

@@ -8,6 +8,8 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "server/domain/number_format.h"
 
 namespace fabricwise {
@@ -83,12 +85,30 @@ struct ModelShape {
   friend bool operator==(const ModelShape&, const ModelShape&) = default;
 };
 
-// Largest value any single dimension may have: far above any model, and low
-// enough that no product of the cost model overflows 64 bits.
+// Largest value of any dimension and of any width (heads x head_dim, experts x
+// moe_intermediate_size): far above any model.
 inline constexpr int64_t kMaxDimension = int64_t{1} << 24;
 inline constexpr int64_t kMaxLayers = 4096;
+inline constexpr int64_t kMaxModelNameBytes = 256;
+inline constexpr int64_t kMinGroupSize = 16;
+inline constexpr int64_t kMaxGroupSize = 1024;
+// Most parameters of a valid shape, so that the bytes of all weights and of all
+// layers' activations stay far inside 64 bits.
+inline constexpr double kMaxParameters = 1e15;
 
-// INVALID_ARGUMENT naming the field, its value and what is allowed.
+// INVALID_ARGUMENT naming the field ("model.hidden_size"), its value and what
+// is allowed. A field of a part that the model does not have must be 0:
+// num_key_value_heads and head_dim of latent attention, sliding_window without
+// sliding layers, intermediate_size without dense layers, and so on.
 absl::Status Validate(const ModelShape& shape);
+
+// Weights of the whole model, a valid one, as served: embedding, head, all
+// layers with their routers; without MTP layers, biases and norms (under 0.1
+// %), and without anything that is not text (vision towers).
+double CountParameters(const ModelShape& shape);
+
+// "gqa", "mla".
+absl::string_view ToString(AttentionKind kind);
+absl::StatusOr<AttentionKind> ParseAttentionKind(absl::string_view text);
 
 }  // namespace fabricwise

@@ -40,18 +40,30 @@ struct Plan {
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 
-// The short name of a plan: "TP8", "TP8+EP8", "DP8+EP8", "2xTP4", "PP2xTP4",
-// "DP2xTP4+EP8:deepep-ll". "TP1" is one GPU; a suffix names every transport
-// but all-gather + reduce-scatter: ":a2a", ":deepep-ll", ":deepep-ht",
-// ":flashinfer"; options follow as "+tbo" and "+fp8d". A hybrid of expert and
-// tensor parallelism in the experts is "TP8+EP4xMTP2".
+// Most GPUs that a plan can name: far above any node, and low enough that no
+// product of its sizes overflows.
+inline constexpr int kMaxGpus = 1024;
+
+// The short name of a plan:
+//
+//   [Rx] [PPpx] [DPdx] [TPt] [+EPe [xMTPm]] [:transport] [+tbo] [+fp8d]
+//
+// "TP8", "TP8+EP8", "DP8+EP8", "2xTP4", "PP2xTP4", "DP2xTP4+EP8:deepep-ll",
+// "TP8+EP4xMTP2" (tensor parallelism inside each expert). Sizes of 1 are left
+// out; "TP1" alone is one GPU, and "2xTP1" two replicas of one. A MoE plan
+// without "+EP" slices every expert over the whole stage. The transport is left
+// out where it goes without saying: none with one attention-DP rank or a dense
+// model, else all-gather + reduce-scatter; it is written as ToString gives it.
 std::string ModeName(const Plan& plan);
 
-// The inverse of ModeName for any name it can produce. INVALID_ARGUMENT else.
-// moe_tp is not part of the short name where it follows from the rest: it is
-// set for a MoE model (stage GPUs / expert_parallel) when `is_moe`.
+// The inverse of ModeName for any name it can produce of a plan with
+// expert_parallel x moe_tp == stage GPUs (both 1 for a dense model), at most
+// kMaxGpus GPUs in all. INVALID_ARGUMENT else, among others for the experts'
+// part of a name where the model is not `is_moe`.
 absl::StatusOr<Plan> ParseMode(absl::string_view mode, bool is_moe);
 
+// "none", "agrs" (all-gather + reduce-scatter), "a2a" (NCCL all-to-all),
+// "deepep-ll", "deepep-ht", "flashinfer".
 absl::string_view ToString(ExpertTransport transport);
 
 }  // namespace fabricwise

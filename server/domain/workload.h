@@ -58,6 +58,9 @@ struct GpuSelection {
   int count = 0;  // exactly this many; 0: not set
 };
 
+// Stands for "as the engine does" in Question::host_seconds_per_step.
+inline constexpr double kEngineHostSeconds = -1;
+
 // What a recommendation is asked for, beside the model.
 struct Question {
   Workload workload;
@@ -69,15 +72,20 @@ struct Question {
   // The mode that runs now ("TP8"); empty: none. The answer stays with it
   // unless another is better by more than the margin.
   std::string current_mode;
-  // Host time between steps; negative: the engine's own constant.
-  double host_seconds_per_step = -1;
+  // Host time between steps; kEngineHostSeconds: the engine's own constant.
+  double host_seconds_per_step = kEngineHostSeconds;
 };
 
 inline constexpr int64_t kMaxConcurrency = 1'000'000;
 inline constexpr int64_t kMaxTokens = int64_t{1} << 24;  // per sequence
+inline constexpr double kMaxRoutingSkew = 2;
+inline constexpr int64_t kMaxExtraAllReduces = 100'000;
+inline constexpr double kMaxHostSecondsPerStep = 1;
 
 // INVALID_ARGUMENT naming the field, its value and the allowed range. The
-// field is named as in the proto ("workload.concurrency").
+// field is named as in the proto ("workload.concurrency"). Refuses as well
+// what could not be honoured: context_tokens outside kDecode, a TPOT limit in
+// kPrefill or a TTFT limit in kDecode, kThroughputInLimits without a limit.
 absl::Status Validate(const Question& question);
 
 // "steady", "decode", "prefill"; "throughput", "latency", "slo"; "step",
