@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The handler behind gRPC: fabricwise.v1, grpc.health.v1 and reflection.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/rpc/handler.h"
+#include "server/rpc/observer.h"
+#include "server/rpc/snapshot.h"
+
+namespace grpc {
+class ServerCredentials;
+}
+
+namespace fabricwise {
+
+struct RpcServerOptions {
+  // In gRPC's forms: "127.0.0.1:7410" (port 0: any free), "[::1]:7410",
+  // "unix:///run/fabricwise/fabricwised.sock". At least one.
+  std::vector<std::string> addresses;
+  // Null: plaintext.
+  std::shared_ptr<grpc::ServerCredentials> credentials;
+  // A longer request is refused with RESOURCE_EXHAUSTED.
+  int max_request_bytes = 4 << 20;
+  // Streams of one connection, and watchers in all.
+  int max_concurrent_streams = 1024;
+  int max_watchers = 256;
+  // Threads for what takes long: sweeps, imports, big configs, watchers. The
+  // rest runs on gRPC's own.
+  int slow_threads = 1;
+  // Calls that may wait for those; more are refused with RESOURCE_EXHAUSTED.
+  int max_queued_calls = 256;
+};
+
+// A listening server. Health is SERVING exactly while a snapshot is loaded and
+// Shutdown has not begun. Thread-safe.
+class RpcServer {
+ public:
+  virtual ~RpcServer() = default;
+
+  // All pointers are borrowed and outlive the server; `observer` may be null.
+  // INVALID_ARGUMENT: an option is out of range. UNAVAILABLE: an address cannot
+  // be listened on (names it).
+  static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
+      const RpcServerOptions& options, Handler* handler,
+      SnapshotHolder* snapshots, RequestObserver* observer);
+
+  // The TCP port of each address, in order; 1 for a UNIX socket.
+  virtual const std::vector<int>& ports() const = 0;
+
+  // Turns health to NOT_SERVING, ends watches with UNAVAILABLE, lets the calls
+  // under way finish within `budget` and cancels the rest. Returns when no call
+  // is left. Never to be called from a call. A second call does nothing.
+  virtual void Shutdown(absl::Duration budget) = 0;
+};
+
+}  // namespace fabricwise
