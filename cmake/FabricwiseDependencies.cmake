@@ -13,4 +13,7 @@ find_package(Threads REQUIRED)
 if(FABRICWISE_TESTS)
   find_package(GTest REQUIRED)
   find_package(benchmark REQUIRED)
+  # The distribution's own: its grpc package serves the test of a client that
+  # is not ours, and another Python on the path would not have it.
+  find_program(FABRICWISE_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH REQUIRED)
 endif()

@@ -59,21 +59,35 @@ function(fabricwise_program name)
     ${ARG_DEPENDS} fabricwise_flags fabricwise_warnings)
 endfunction()
 
-# fabricwise_test(name SOURCES cc... DEPENDS target...) makes a GoogleTest
-# program with label "unit"; LABEL says otherwise. Its working directory is the
-# root of the source tree.
-function(fabricwise_test name)
-  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;DEPENDS" ${ARGN})
-  fabricwise_program(${name} SOURCES ${ARG_SOURCES}
-    DEPENDS ${ARG_DEPENDS} GTest::gmock_main)
-  if(NOT ARG_LABEL)
-    set(ARG_LABEL unit)
-  endif()
+# All that the label "unit" runs: where a sanitizer's build may stop.
+add_custom_target(unit_tests)
+
+# fabricwise_add_test(target LABEL label COMMAND word... [TIMEOUT seconds])
+# registers a program of ours. Its working directory is the root of the tree.
+function(fabricwise_add_test target)
+  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "COMMAND" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
-  add_test(NAME ${name} COMMAND ${name}
+  add_test(NAME ${target} COMMAND ${ARG_COMMAND}
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(${name} PROPERTIES
+  set_tests_properties(${target} PROPERTIES
     LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
+  if(ARG_LABEL STREQUAL "unit")
+    add_dependencies(unit_tests ${target})
+  endif()
+endfunction()
+
+# fabricwise_test(name SOURCES cc... DEPENDS target... [LABEL label]
+#                 [TIMEOUT seconds])
+# makes a GoogleTest program; its label is "unit" where none is given.
+function(fabricwise_test name)
+  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;DEPENDS" ${ARGN})
+  if(NOT ARG_LABEL)
+    set(ARG_LABEL unit)
+  endif()
+  fabricwise_program(${name} SOURCES ${ARG_SOURCES}
+    DEPENDS ${ARG_DEPENDS} GTest::gmock_main)
+  fabricwise_add_test(${name} LABEL ${ARG_LABEL} COMMAND ${name}
+    TIMEOUT ${ARG_TIMEOUT})
 endfunction()
