@@ -387,7 +387,7 @@ absl::Status CheckSkew(double alpha) {
 }
 
 absl::Status CheckGroup(const GpuGroup& group) {
-  RETURN_IF_ERROR(Within("group.size", group.size, 2, kMaxGroupSize));
+  RETURN_IF_ERROR(Within("group.size", group.size, 2, kMaxGroupGpus));
   if (group.members.empty()) return absl::OkStatus();
   for (const char c : group.members) {
     if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) &&
@@ -415,7 +415,7 @@ absl::Status CheckFormat(const WeightFormat& format) {
 absl::Status Check(const CollectiveKey& key) {
   RETURN_IF_ERROR(CheckGroup(key.group));
   RETURN_IF_ERROR(
-      Within("concurrent_groups", key.concurrent_groups, 1, kMaxGroupSize));
+      Within("concurrent_groups", key.concurrent_groups, 1, kMaxGroupGpus));
   RETURN_IF_ERROR(CheckSkew(key.skew_alpha));
   return AllWithin({{"size_bytes", key.size_bytes}});
 }

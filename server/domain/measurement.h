@@ -160,12 +160,12 @@ std::string ToString(const GpuGroup& group);
 // Largest size in a key: integers up to here are exact in a double and in JSON.
 inline constexpr int64_t kMaxKeySize = int64_t{1} << 53;
 // Largest group: far above any node, low enough that products stay exact.
-inline constexpr int kMaxGroupSize = 1 << 16;
+inline constexpr int kMaxGroupGpus = 1 << 16;
 // Largest power-law exponent: beyond it all goes to one receiver.
 inline constexpr double kMaxSkewAlpha = 100;
 
 // Whether every size of `key` is one that a measurement can have: positive,
-// within kMaxKeySize, groups of 2 to kMaxGroupSize whose members, if named, are
+// within kMaxKeySize, groups of 2 to kMaxGroupGpus whose members, if named, are
 // as many, skew within [0, kMaxSkewAlpha]. INVALID_ARGUMENT naming the part.
 absl::Status Validate(const MeasurementKey& key);
 

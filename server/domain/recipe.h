@@ -25,8 +25,9 @@ enum class TokenBasis {
   kOutput,     // those of its rank whose logits are needed
 };
 
-// Where in the model a use stands; pipeline stages split kLayers evenly.
-enum class Section { kEmbedding, kLayers, kHead };
+// Where in the model a use stands: on the first stage, split evenly over all
+// stages, on the last stage, or once on every stage for each micro-batch.
+enum class Section { kEmbedding, kLayers, kHead, kBoundary };
 
 // All names are literals; counts are per step over the whole model.
 

@@ -13,17 +13,12 @@
 #include "server/domain/model_shape.h"
 #include "server/domain/plan.h"
 #include "server/domain/workload.h"
+#include "server/engines/engine.h"
 #include "server/model/memory.h"
 #include "server/model/term.h"
 #include "server/profile/profile.h"
 
 namespace fabricwise {
-
-struct LaunchAdvice {
-  std::vector<std::string> commands;     // one per replica
-  std::vector<std::string> environment;  // "NAME=value"
-  std::string engine_version;
-};
 
 struct PlanAdvice {
   EngineId engine = EngineId::kReference;

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/engines/engine.h"
+
+#include <array>
+
+#include "server/engines/engines.h"
+
+namespace fabricwise {
+
+const Engine& GetEngine(EngineId id) {
+  switch (id) {
+    case EngineId::kReference:
+      return ReferenceEngine();
+    case EngineId::kVllm:
+      return VllmEngine();
+  }
+  return ReferenceEngine();
+}
+
+absl::Span<const EngineId> AllEngines() {
+  static constexpr std::array kAll = {EngineId::kReference, EngineId::kVllm};
+  return kAll;
+}
+
+}  // namespace fabricwise

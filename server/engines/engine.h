@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a serving engine would really run: which plans it allows, what one step
+// of a plan consists of, and how to start it. One file an engine, each with the
+// version it describes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "server/domain/fingerprint.h"
+#include "server/domain/model_shape.h"
+#include "server/domain/plan.h"
+#include "server/domain/recipe.h"
+#include "server/domain/workload.h"
+
+namespace fabricwise {
+
+struct LaunchAdvice {
+  std::vector<std::string> commands;     // one per replica
+  std::vector<std::string> environment;  // "NAME=value", for all of them
+  std::string engine_version;
+};
+
+// Stateless; safe to use from any thread.
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  virtual EngineId id() const = 0;
+  virtual absl::string_view version() const = 0;
+
+  // How expert tokens may travel where a stage has `attention_dp` ranks, in
+  // order of preference; empty: not at all.
+  virtual absl::Span<const ExpertTransport> Transports(
+      int attention_dp) const = 0;
+
+  // Why this engine would not run `plan`, with the failing dimension in
+  // numbers; nullopt where it would. The plan is consistent in itself
+  // (e * m = t * d for a MoE model, e = m = 1 for a dense one).
+  virtual std::optional<std::string> Refusal(const ModelShape& model,
+                                             const Plan& plan,
+                                             const Fingerprint& node) const = 0;
+
+  // What one step runs, for a plan that is not refused.
+  virtual Recipe MakeRecipe(const ModelShape& model, const Plan& plan,
+                            const Fingerprint& node) const = 0;
+
+  // How to start a plan that is not refused, for `concurrency` sequences on
+  // all replicas together.
+  virtual LaunchAdvice Launch(const ModelShape& model, const Plan& plan,
+                              const Workload& workload) const = 0;
+};
+
+// Never fails: every EngineId has one, living for the whole process.
+const Engine& GetEngine(EngineId id);
+
+// Every engine that there is.
+absl::Span<const EngineId> AllEngines();
+
+}  // namespace fabricwise

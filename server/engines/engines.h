@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The engines, one function each; use GetEngine.
+#pragma once
+
+#include "server/engines/engine.h"
+
+namespace fabricwise {
+
+const Engine& ReferenceEngine();
+const Engine& VllmEngine();
+
+}  // namespace fabricwise

@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/engines/recipe_builder.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+
+namespace fabricwise {
+namespace {
+
+constexpr double kActivationBytes = 2;  // bf16, what every engine computes in
+constexpr double kStateBytes = 4;       // fp32, linear attention's state
+
+// Kernels beside products, attention and collectives, in a fused
+// implementation. Every layer: two norms with their residuals, rotary
+// embedding with the KV write, combining split attention, activation. A MoE
+// layer has, in place of the one activation: routing, sorting, permuting,
+// activation, weighted sum.
+constexpr double kSmallKernelsPerLayer = 5;
+constexpr double kExtraSmallKernelsPerMoeLayer = 4;
+// Linear attention: causal convolution and gated norm in addition.
+constexpr double kExtraSmallKernelsPerLinearLayer = 2;
+
+// NCCL's default buffer for each channel and direction (NCCL_BUFFSIZE, 4 MiB)
+// times the most channels that it opens between two GPUs by itself (32),
+// both directions.
+constexpr double kNcclBufferBytes = 4.0 * 1024 * 1024 * 32 * 2;
+
+// Tensors of hidden width alive at once in a forward pass of one chunk:
+// residual, normed input, attention output, MLP output, and two for the
+// allocator's rounding.
+constexpr double kLiveHiddenTensors = 6;
+
+int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+double BytesOf(NumberFormat format) {
+  return BytesPerWeight({.number = format});
+}
+
+// Adds up recipe and weights side by side, so that they cannot differ.
+class Builder {
+ public:
+  Builder(const ModelShape& model, const Plan& plan, const RecipeRules& rules)
+      : model_(model), plan_(plan), rules_(rules), t_(plan.attention_tp) {
+    recipe_.plan = plan;
+    recipe_.num_layers = model.num_layers;
+    recipe_.host_seconds = rules.host_seconds;
+    recipe_.chunk_tokens = rules.chunk_tokens;
+  }
+
+  Recipe Build() {
+    if (model_.attention_kind == AttentionKind::kMla) {
+      LatentAttention();
+    } else {
+      GroupedAttention();
+    }
+    if (model_.num_linear_layers > 0) LinearAttention();
+    if (model_.num_dense_layers > 0) DenseLayers();
+    if (model_.num_moe_layers > 0) MoeLayers();
+    AttentionCollectives();
+    if (rules_.edges) Edges();
+    if (plan_.pipeline > 1) Boundary();
+    recipe_.small_kernels =
+        kSmallKernelsPerLayer * Count(model_.num_layers) +
+        kExtraSmallKernelsPerMoeLayer * Count(model_.num_moe_layers) +
+        kExtraSmallKernelsPerLinearLayer * Count(model_.num_linear_layers);
+    Memory();
+    return std::move(recipe_);
+  }
+
+ private:
+  static double Count(int64_t layers) { return static_cast<double>(layers); }
+  double HiddenBytes() const {
+    return kActivationBytes * static_cast<double>(model_.hidden_size);
+  }
+  // Tokens of a rank are split over its tensor-parallel ranks in MoE layers.
+  bool SequenceParallelExperts() const {
+    return plan_.transport != ExpertTransport::kNone && t_ > 1;
+  }
+  int64_t SoftmaxLayers() const {
+    return model_.num_layers - model_.num_linear_layers;
+  }
+
+  void Gemm(absl::string_view name, const WeightFormat& format, int64_t n,
+            int64_t k, int64_t count, TokenBasis rows = TokenBasis::kRank,
+            Section section = Section::kLayers) {
+    recipe_.gemms.push_back({.name = name,
+                             .format = format,
+                             .n = n,
+                             .k = k,
+                             .rows = rows,
+                             .count = Count(count),
+                             .section = section});
+    if (section == Section::kLayers) {
+      layer_weights_ += Count(count) * static_cast<double>(n) *
+                        static_cast<double>(k) * BytesPerWeight(format);
+    }
+  }
+
+  void AddAttention(AttentionUse use) {
+    const int64_t full = model_.num_full_layers();
+    const bool sparse = model_.index_topk > 0;
+    const double per_token = use.kv_bytes_per_token;
+    if (full > 0) {
+      use.name = "attention";
+      use.count = Count(full);
+      if (sparse) {
+        use.window = model_.index_topk;
+        use.index_bytes_per_token = static_cast<double>(model_.index_head_dim);
+      }
+      recipe_.attention.push_back(use);
+      recipe_.memory.kv_bytes_per_token =
+          Count(full) * (per_token + use.index_bytes_per_token);
+    }
+    if (model_.num_sliding_layers > 0) {
+      use.name = "attention in window";
+      use.count = Count(model_.num_sliding_layers);
+      use.window = model_.sliding_window;
+      use.index_bytes_per_token = 0;
+      recipe_.attention.push_back(use);
+      recipe_.memory.window_kv_bytes_per_token =
+          Count(model_.num_sliding_layers) * per_token;
+      recipe_.memory.window_tokens = model_.sliding_window;
+    }
+  }
+
+  void GroupedAttention() {
+    const int64_t q = model_.num_attention_heads / t_;
+    const int64_t kv = std::max<int64_t>(1, model_.num_key_value_heads / t_);
+    const int64_t d = model_.head_dim, v = model_.v_head_dim;
+    const int64_t layers = SoftmaxLayers();
+    Gemm("qkv projection", model_.attention_weights, q * d + kv * (d + v),
+         model_.hidden_size, layers);
+    Gemm("output projection", model_.attention_weights, model_.hidden_size,
+         q * v, layers);
+    AddAttention({.kv_format = model_.kv_cache_format,
+                  .q_heads = q,
+                  .kv_heads = kv,
+                  .head_dim = d,
+                  .qk_dim = d,
+                  .v_dim = v,
+                  .kv_bytes_per_token = static_cast<double>(kv * (d + v)) *
+                                        BytesOf(model_.kv_cache_format)});
+  }
+
+  void LatentAttention() {
+    const int64_t q = model_.num_attention_heads / t_;
+    const int64_t nope = model_.qk_nope_head_dim;
+    const int64_t rope = model_.qk_rope_head_dim;
+    const int64_t latent = model_.kv_lora_rank;
+    const int64_t layers = SoftmaxLayers();
+    const WeightFormat& format = model_.attention_weights;
+    if (model_.q_lora_rank > 0) {
+      Gemm("latent down projection", format, model_.q_lora_rank + latent + rope,
+           model_.hidden_size, layers);
+      Gemm("query up projection", format, q * (nope + rope), model_.q_lora_rank,
+           layers);
+    } else {
+      Gemm("query projection", format, q * (nope + rope), model_.hidden_size,
+           layers);
+      Gemm("latent down projection", format, latent + rope, model_.hidden_size,
+           layers);
+    }
+    // The key and value halves of kv_b, absorbed into query and output: one
+    // small product a head, together the weights and operations of these.
+    Gemm("absorbed key projection", format, latent, q * nope, layers);
+    Gemm("absorbed value projection", format, q * model_.v_head_dim, latent,
+         layers);
+    Gemm("output projection", format, model_.hidden_size, q * model_.v_head_dim,
+         layers);
+    if (model_.index_topk > 0) {
+      Gemm("index projection", format,
+           model_.index_heads * model_.index_head_dim,
+           model_.q_lora_rank > 0 ? model_.q_lora_rank : model_.hidden_size,
+           layers);
+    }
+    AddAttention({.latent = true,
+                  .kv_format = model_.kv_cache_format,
+                  .q_heads = q,
+                  .kv_heads = 1,
+                  .head_dim = latent + rope,
+                  .qk_dim = nope + rope,
+                  .v_dim = model_.v_head_dim,
+                  .kv_bytes_per_token = static_cast<double>(latent + rope) *
+                                        BytesOf(model_.kv_cache_format)});
+  }
+
+  void LinearAttention() {
+    const int64_t keys =
+        CeilDivide(model_.linear_key_heads * model_.linear_key_head_dim, t_);
+    const int64_t values = CeilDivide(
+        model_.linear_value_heads * model_.linear_value_head_dim, t_);
+    const int64_t gates = CeilDivide(2 * model_.linear_value_heads, t_);
+    const int64_t layers = model_.num_linear_layers;
+    // Query, key, value and output gate, and two gates a head.
+    Gemm("linear attention input projection", model_.attention_weights,
+         2 * keys + 2 * values + gates, model_.hidden_size, layers);
+    Gemm("linear attention output projection", model_.attention_weights,
+         model_.hidden_size, values, layers);
+    const double state = kStateBytes * static_cast<double>(values) *
+                         static_cast<double>(model_.linear_key_head_dim);
+    recipe_.states.push_back({.name = "linear attention state",
+                              .bytes_per_sequence = 2 * state,
+                              .count = Count(layers)});
+    recipe_.memory.state_bytes_per_sequence = Count(layers) * state;
+  }
+
+  void DenseLayers() {
+    Gemm("gate and up projection", model_.dense_weights,
+         2 * model_.intermediate_size / t_, model_.hidden_size,
+         model_.num_dense_layers);
+    Gemm("down projection", model_.dense_weights, model_.hidden_size,
+         model_.intermediate_size / t_, model_.num_dense_layers);
+    if (t_ > 1) {
+      AllReduce("all_reduce dense layers", Count(model_.num_dense_layers));
+    }
+  }
+
+  void MoeLayers() {
+    const int64_t layers = model_.num_moe_layers;
+    const TokenBasis own =
+        SequenceParallelExperts() ? TokenBasis::kRankSlice : TokenBasis::kRank;
+    Gemm("router", WeightFormat{}, model_.num_experts, model_.hidden_size,
+         layers, own);
+    recipe_.experts.push_back(
+        {.format = model_.expert_weights,
+         .hidden_size = model_.hidden_size,
+         .intermediate_size = model_.moe_intermediate_size,
+         .num_experts = model_.num_experts,
+         .experts_per_token = model_.experts_per_token,
+         .moe_tp = plan_.moe_tp,
+         .expert_parallel = plan_.expert_parallel,
+         .count = Count(layers)});
+    const int64_t experts_local =
+        CeilDivide(model_.num_experts, plan_.expert_parallel);
+    layer_weights_ += Count(layers) * 3 * static_cast<double>(experts_local) *
+                      static_cast<double>(model_.hidden_size) *
+                      static_cast<double>(model_.moe_intermediate_size) /
+                      plan_.moe_tp * BytesPerWeight(model_.expert_weights);
+    if (model_.shared_intermediate_size > 0) {
+      const bool shard =
+          rules_.shard_shared_experts && !SequenceParallelExperts();
+      const int64_t width =
+          CeilDivide(model_.shared_intermediate_size, shard ? t_ : 1);
+      Gemm("shared expert gate and up projection", model_.shared_expert_weights,
+           2 * width, model_.hidden_size, layers, own);
+      Gemm("shared expert down projection", model_.shared_expert_weights,
+           model_.hidden_size, width, layers, own);
+    }
+    ExpertCollectives(Count(layers));
+  }
+
+  void ExpertCollectives(double layers) {
+    const int group = plan_.stage_gpus();
+    if (group == 1) return;
+    switch (plan_.transport) {
+      case ExpertTransport::kNone:
+        AllReduce("all_reduce experts", layers);
+        return;
+      case ExpertTransport::kAllGatherReduceScatter:
+        Collective(
+            "all_gather expert tokens", group,
+            {CollectiveOp::kAllGather, HiddenBytes(), TokenBasis::kStage},
+            layers);
+        Collective(
+            "reduce_scatter expert outputs", group,
+            {CollectiveOp::kReduceScatter, HiddenBytes(), TokenBasis::kStage},
+            layers);
+        return;
+      case ExpertTransport::kNcclAllToAll: {
+        // A rank sends every one of its tokens to every rank, and gets every
+        // rank's partial sums of it back: with as many experts a token as
+        // ranks, hardly a rank is spared.
+        const CollectiveStep exchange{CollectiveOp::kAllToAll,
+                                      HiddenBytes() * group,
+                                      TokenBasis::kRankSlice};
+        Collective("all_to_all dispatch", group, exchange, layers);
+        Collective("all_to_all combine", group, exchange, layers);
+        return;
+      }
+      case ExpertTransport::kDeepEpLowLatency:
+        Exchange(ExchangeImpl::kDeepEpLowLatency, group, layers);
+        return;
+      case ExpertTransport::kDeepEpHighThroughput:
+        Exchange(ExchangeImpl::kDeepEpHighThroughput, group, layers);
+        return;
+      case ExpertTransport::kFlashinferNvlink:
+        return;  // no engine here offers it: Engine::Transports
+    }
+  }
+
+  void AttentionCollectives() {
+    if (t_ == 1) return;
+    const bool split = SequenceParallelExperts();
+    const double whole =
+        Count(model_.num_layers - (split ? model_.num_moe_layers : 0));
+    if (whole > 0) AllReduce("all_reduce attention", whole);
+    if (!split) return;
+    // Attention's sums are scattered over the ranks, and its input gathered
+    // from them: together the bytes of one all-reduce.
+    recipe_.collectives.push_back(
+        {.name = "reduce_scatter + all_gather attention",
+         .group_size = t_,
+         .steps = {{CollectiveOp::kReduceScatter, HiddenBytes(),
+                    TokenBasis::kRank},
+                   {CollectiveOp::kAllGather, HiddenBytes(),
+                    TokenBasis::kRank}},
+         .paths = {{CollectiveImpl::kNccl}},
+         .stand_in = {{CollectiveOp::kAllReduce, HiddenBytes(),
+                       TokenBasis::kRank}},
+         .count = Count(model_.num_moe_layers)});
+  }
+
+  void Edges() {
+    const int64_t local_vocabulary = CeilDivide(model_.vocab_size, t_);
+    Gemm("output head", WeightFormat{}, local_vocabulary, model_.hidden_size, 1,
+         TokenBasis::kOutput, Section::kHead);
+    if (t_ == 1) return;
+    AllReduce("all_reduce embedding", 1, Section::kEmbedding);
+    Collective("all_gather logits", t_,
+               {CollectiveOp::kAllGather,
+                kActivationBytes * static_cast<double>(model_.vocab_size),
+                TokenBasis::kOutput},
+               1, Section::kHead);
+  }
+
+  void Boundary() {
+    // Every tensor-parallel rank sends its part; the receivers gather.
+    Collective(
+        "send_recv stage boundary", 2,
+        {CollectiveOp::kSendRecv, HiddenBytes() * rules_.boundary_tensors / t_,
+         TokenBasis::kRank},
+        1, Section::kBoundary);
+    if (t_ > 1) {
+      Collective("all_gather stage boundary", t_,
+                 {CollectiveOp::kAllGather,
+                  HiddenBytes() * rules_.boundary_tensors, TokenBasis::kRank},
+                 1, Section::kBoundary);
+    }
+  }
+
+  void AllReduce(absl::string_view name, double count,
+                 Section section = Section::kLayers) {
+    recipe_.collectives.push_back(
+        {.name = name,
+         .group_size = t_,
+         .steps = {{CollectiveOp::kAllReduce, HiddenBytes(),
+                    TokenBasis::kRank}},
+         .paths = rules_.all_reduce_paths,
+         .count = count,
+         .section = section});
+  }
+
+  void Collective(absl::string_view name, int group, const CollectiveStep& step,
+                  double count, Section section = Section::kLayers) {
+    recipe_.collectives.push_back({.name = name,
+                                   .group_size = group,
+                                   .steps = {step},
+                                   .paths = {{CollectiveImpl::kNccl}},
+                                   .count = count,
+                                   .section = section});
+  }
+
+  void Exchange(ExchangeImpl implementation, int group, double count) {
+    recipe_.exchanges.push_back({.name = "expert dispatch and combine",
+                                 .implementation = implementation,
+                                 .group_size = group,
+                                 .hidden_size = model_.hidden_size,
+                                 .num_experts = model_.num_experts,
+                                 .experts_per_token = model_.experts_per_token,
+                                 .count = count});
+  }
+
+  void Memory() {
+    MemoryRecipe& memory = recipe_.memory;
+    const int p = plan_.pipeline;
+    const double share =
+        Count(CeilDivide(model_.num_layers, p)) / Count(model_.num_layers);
+    const double hidden = static_cast<double>(model_.hidden_size);
+    // Norm weights and biases are left out: under 0.1 %.
+    const double table =
+        kActivationBytes * hidden * Count(CeilDivide(model_.vocab_size, t_));
+    const bool one_table = p > 1 || model_.tie_word_embeddings;
+    memory.weights_bytes = layer_weights_ * share + (one_table ? 1 : 2) * table;
+    memory.kv_bytes_per_token *= share;
+    memory.window_kv_bytes_per_token *= share;
+    memory.state_bytes_per_sequence *= share;
+
+    const double tokens = static_cast<double>(rules_.chunk_tokens);
+    const double dense = 3.0 * static_cast<double>(model_.intermediate_size) /
+                         t_ * (model_.num_dense_layers > 0 ? 1 : 0);
+    const double routed = 3.0 * static_cast<double>(model_.experts_per_token) *
+                          static_cast<double>(model_.moe_intermediate_size) /
+                          plan_.stage_gpus();
+    memory.activation_bytes =
+        kActivationBytes * tokens *
+        (kLiveHiddenTensors * hidden + std::max(dense, routed));
+    if (rules_.edges) {
+      constexpr double kLogitBytes = 4;  // fp32 for sampling
+      memory.activation_bytes += kLogitBytes *
+                                 static_cast<double>(rules_.max_sequences) *
+                                 Count(model_.vocab_size);
+    }
+    const int communicators =
+        (t_ > 1 ? 1 : 0) + (plan_.attention_dp > 1 ? 1 : 0) + (p > 1 ? 1 : 0);
+    memory.communicator_bytes = kNcclBufferBytes * communicators;
+    memory.usable_fraction = rules_.usable_memory_fraction;
+  }
+
+  const ModelShape& model_;
+  const Plan& plan_;
+  const RecipeRules& rules_;
+  const int t_;
+  Recipe recipe_;
+  double layer_weights_ = 0;  // bytes per GPU over all layers, one stage
+};
+
+std::string NotMultiple(absl::string_view what, int64_t value,
+                        absl::string_view by, int64_t divisor) {
+  return absl::StrCat(what, " ", value, " is not a multiple of ", by, " ",
+                      divisor);
+}
+
+}  // namespace
+
+Recipe BuildRecipe(const ModelShape& model, const Plan& plan,
+                   const RecipeRules& rules) {
+  return Builder(model, plan, rules).Build();
+}
+
+std::optional<std::string> CommonRefusal(const ModelShape& model,
+                                         const Plan& plan) {
+  const int64_t t = plan.attention_tp;
+  if (model.num_attention_heads % t != 0) {
+    return NotMultiple("num_attention_heads", model.num_attention_heads, "TP",
+                       t);
+  }
+  const int64_t kv = model.num_key_value_heads;
+  if (model.attention_kind == AttentionKind::kGqa && kv % t != 0 &&
+      t % kv != 0) {
+    return absl::StrCat("num_key_value_heads ", kv, " and TP ", t,
+                        " do not divide one another");
+  }
+  if (model.num_linear_layers > 0 && model.linear_key_heads % t != 0) {
+    return NotMultiple("linear_key_heads", model.linear_key_heads, "TP", t);
+  }
+  if (model.num_dense_layers > 0 && model.intermediate_size % t != 0) {
+    return NotMultiple("intermediate_size", model.intermediate_size, "TP", t);
+  }
+  if (model.is_moe() && model.moe_intermediate_size % plan.moe_tp != 0) {
+    return NotMultiple("moe_intermediate_size", model.moe_intermediate_size,
+                       "MoE TP", plan.moe_tp);
+  }
+  if (model.is_moe() && plan.expert_parallel > model.num_experts) {
+    return absl::StrCat("EP ", plan.expert_parallel, " exceeds num_experts ",
+                        model.num_experts);
+  }
+  if (plan.pipeline > model.num_layers) {
+    return absl::StrCat("PP ", plan.pipeline, " exceeds num_layers ",
+                        model.num_layers);
+  }
+  return std::nullopt;
+}
+
+}  // namespace fabricwise
