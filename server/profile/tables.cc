@@ -9,13 +9,6 @@
 namespace fabricwise {
 namespace {
 
-// IQR of a normal distribution over its standard deviation.
-constexpr double kIqrPerSigma = 1.349;
-
-// One sigma assumed where a source recorded no spread: what repeated runs of
-// nccl-tests and of matrix products on one idle machine differ by.
-constexpr double kUnrecordedSigma = 0.02;
-
 // One sigma of a product interpolated between measured n and k: leaving out
 // every second n and k of the H200 table and predicting it misses by this much
 // (tests/unit/profile/tables_test.cc prints it).
@@ -30,11 +23,6 @@ constexpr double kOtherShardSigma = 0.15;
 
 // One sigma of attention scaled from the nearest measured shape.
 constexpr double kOtherAttentionSigma = 0.2;
-
-double RelativeSigma(const Statistics& statistics) {
-  if (statistics.iqr_seconds < 0) return kUnrecordedSigma;
-  return statistics.iqr_seconds / kIqrPerSigma / statistics.median_seconds;
-}
 
 double Hypot(double a, double b) { return std::sqrt(a * a + b * b); }
 
