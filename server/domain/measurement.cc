@@ -20,6 +20,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
+#include "server/base/argument.h"
 #include "server/base/status_macros.h"
 
 namespace fabricwise {
@@ -78,11 +79,11 @@ absl::StatusOr<Enum> ParseName(Names<Enum> names, absl::string_view what,
   for (const auto& [value, name] : names) {
     if (name == text) return value;
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      what, " is \"", text, "\"; allowed: ",
+  return NotAllowed(
+      what, Quoted(text),
       absl::StrJoin(names, ", ", [](std::string* out, const auto& entry) {
         absl::StrAppend(out, entry.second);
-      })));
+      }));
 }
 
 // The shortest text that reads back as the same double.
@@ -168,7 +169,7 @@ class Parts {
   absl::Status End() const {
     if (at_ >= parts_.size()) return absl::OkStatus();
     return absl::InvalidArgumentError(
-        absl::StrCat("\"", parts_[at_], "\" follows its end"));
+        absl::StrCat(Quoted(parts_[at_]), " follows its end"));
   }
 
  private:
@@ -196,28 +197,26 @@ absl::Status ReadFields(absl::string_view part,
             rest.substr(field.label.size(), digits - field.label.size()),
             field.value)) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "\"", part, "\" lacks a 64-bit number after \"", field.label, "\""));
+          Quoted(part), " lacks a 64-bit number after ", Quoted(field.label)));
     }
     rest.remove_prefix(digits);
   }
   if (rest.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("\"", part, "\" has \"", rest, "\" behind its numbers"));
+      absl::StrCat(Quoted(part), " has ", Quoted(rest), " behind its numbers"));
 }
 
 absl::Status ReadSize(absl::string_view part, int64_t* size) {
   if (absl::ConsumeSuffix(&part, "B") && absl::SimpleAtoi(part, size)) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("size is \"", part, "\"; allowed: a 64-bit number and B"));
+  return NotAllowed("size", Quoted(part), "a 64-bit number and B");
 }
 
 absl::Status ReadInt(absl::string_view what, absl::string_view text,
                      int* value) {
   if (absl::SimpleAtoi(text, value)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(what, " is \"", text, "\"; allowed: a 32-bit number"));
+  return NotAllowed(what, Quoted(text), "a 32-bit number");
 }
 
 absl::Status ReadGroup(absl::string_view part, GpuGroup* group) {
@@ -233,8 +232,7 @@ absl::Status ReadGroup(absl::string_view part, GpuGroup* group) {
       return ReadInt("group size", part.substr(0, open), &group->size);
     }
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "group is \"", whole, "\"; allowed: as \"n2\" or \"n2[0,1]\""));
+  return NotAllowed("group", Quoted(whole), "as 'n2' or 'n2[0,1]'");
 }
 
 absl::Status ReadSkew(Parts& parts, double* alpha) {
@@ -245,8 +243,7 @@ absl::Status ReadSkew(Parts& parts, double* alpha) {
   if (result.ec == std::errc() && result.ptr == text->data() + text->size()) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("skew is \"", *text, "\"; allowed: a number"));
+  return NotAllowed("skew", Quoted(*text), "a number");
 }
 
 absl::StatusOr<WeightFormat> ReadWeightFormat(absl::string_view part) {
@@ -256,8 +253,7 @@ absl::StatusOr<WeightFormat> ReadWeightFormat(absl::string_view part) {
   ASSIGN_OR_RETURN(format.number, ParseNumberFormat(halves.first));
   if (!halves.second.empty() &&
       !absl::SimpleAtoi(halves.second, &format.group_size)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "format group is \"", halves.second, "\"; allowed: a 64-bit number"));
+    return NotAllowed("format group", Quoted(halves.second), "a 64-bit number");
   }
   return format;
 }
@@ -304,8 +300,7 @@ absl::StatusOr<MeasurementKey> ReadAttention(Parts& parts) {
   AttentionKey key;
   const absl::string_view kind = parts.Next();
   if (kind != "mla" && kind != "gqa") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("attention is \"", kind, "\"; allowed: gqa, mla"));
+    return NotAllowed("attention", Quoted(kind), "gqa, mla");
   }
   key.latent = kind == "mla";
   ASSIGN_OR_RETURN(key.kv_format, ParseNumberFormat(parts.Next()));
@@ -329,8 +324,7 @@ absl::StatusOr<MeasurementKey> ReadMemory(Parts& parts) {
 absl::StatusOr<MeasurementKey> ReadLaunch(Parts& parts) {
   const absl::string_view what = parts.Next();
   if (what == "graph_node") return LaunchKey{};
-  return absl::InvalidArgumentError(
-      absl::StrCat("launch is \"", what, "\"; allowed: graph_node"));
+  return NotAllowed("launch", Quoted(what), "graph_node");
 }
 
 absl::StatusOr<MeasurementKey> ReadExchange(Parts& parts) {
@@ -359,42 +353,32 @@ absl::StatusOr<MeasurementKey> ReadKey(Parts& parts) {
   for (const auto& [op, name] : kOps) {
     if (name == family) return ReadCollective(family, parts);
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "family is \"", family,
-      "\"; allowed: a collective's name, gemm, experts, attention, memory, "
-      "launch, exchange"));
-}
-
-absl::Status Within(absl::string_view what, int64_t value, int64_t low,
-                    int64_t high) {
-  if (value >= low && value <= high) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(what, " is ", value, "; allowed: ", low, " to ", high));
+  return NotAllowed("family", Quoted(family),
+                    "a collective's name, gemm, experts, attention, memory, "
+                    "launch, exchange");
 }
 
 absl::Status AllWithin(
     std::initializer_list<std::pair<absl::string_view, int64_t>> sizes) {
   for (const auto& [what, value] : sizes) {
-    RETURN_IF_ERROR(Within(what, value, 1, kMaxKeySize));
+    RETURN_IF_ERROR(CheckRange(what, value, 1, kMaxKeySize));
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckSkew(double alpha) {
-  if (alpha >= 0 && alpha <= kMaxSkewAlpha) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("skew_alpha is ", alpha, "; allowed: 0 to ", kMaxSkewAlpha));
+  return CheckRange("skew_alpha", alpha, 0.0, kMaxSkewAlpha);
 }
 
 absl::Status CheckGroup(const GpuGroup& group) {
-  RETURN_IF_ERROR(Within("group.size", group.size, 2, kMaxGroupGpus));
+  RETURN_IF_ERROR(
+      CheckRange("group.size", int64_t{group.size}, 2, kMaxGroupGpus));
   if (group.members.empty()) return absl::OkStatus();
   for (const char c : group.members) {
     if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) &&
         !absl::StrContains("._-:,;", c)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("group.members is \"", group.members,
-                       "\"; allowed: letters, digits and . _ - : , ;"));
+      return NotAllowed("group.members", Quoted(group.members),
+                        "letters, digits and . _ - : , ;");
     }
   }
   const auto separators =
@@ -402,20 +386,20 @@ absl::Status CheckGroup(const GpuGroup& group) {
                     [](char c) { return c == ',' || c == ';'; });
   if (separators + 1 == group.size) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("group.members \"", group.members, "\" names ",
+      absl::StrCat("group.members ", Quoted(group.members), " names ",
                    separators + 1, " GPUs; allowed: group.size, ", group.size));
 }
 
 absl::Status CheckFormat(const WeightFormat& format) {
   const bool grouped = format.number == NumberFormat::kInt4Group;
-  return Within("format.group_size", format.group_size, grouped ? 1 : 0,
-                grouped ? kMaxKeySize : 0);
+  return CheckRange("format.group_size", format.group_size, grouped ? 1 : 0,
+                    grouped ? kMaxKeySize : 0);
 }
 
 absl::Status Check(const CollectiveKey& key) {
   RETURN_IF_ERROR(CheckGroup(key.group));
-  RETURN_IF_ERROR(
-      Within("concurrent_groups", key.concurrent_groups, 1, kMaxGroupGpus));
+  RETURN_IF_ERROR(CheckRange("concurrent_groups",
+                             int64_t{key.concurrent_groups}, 1, kMaxGroupGpus));
   RETURN_IF_ERROR(CheckSkew(key.skew_alpha));
   return AllWithin({{"size_bytes", key.size_bytes}});
 }
@@ -432,9 +416,9 @@ absl::Status Check(const ExpertsKey& key) {
                              {"num_experts", key.num_experts},
                              {"moe_tp", key.moe_tp},
                              {"tokens", key.tokens}}));
-  RETURN_IF_ERROR(
-      Within("experts_per_token", key.experts_per_token, 1, key.num_experts));
-  return Within("expert_parallel", key.expert_parallel, 1, key.num_experts);
+  RETURN_IF_ERROR(CheckRange("experts_per_token", key.experts_per_token, 1,
+                             key.num_experts));
+  return CheckRange("expert_parallel", key.expert_parallel, 1, key.num_experts);
 }
 
 absl::Status Check(const AttentionKey& key) {
@@ -457,28 +441,27 @@ absl::Status Check(const ExchangeKey& key) {
   RETURN_IF_ERROR(AllWithin({{"hidden_size", key.hidden_size},
                              {"num_experts", key.num_experts},
                              {"tokens_per_rank", key.tokens_per_rank}}));
-  return Within("experts_per_token", key.experts_per_token, 1, key.num_experts);
+  return CheckRange("experts_per_token", key.experts_per_token, 1,
+                    key.num_experts);
 }
 
 // A statistic is negative where it was not recorded.
 absl::Status CheckStatistic(absl::string_view what, double value) {
   if (std::isfinite(value)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(what, " is ", value, "; allowed: a finite number"));
+  return NotAllowed(what, absl::StrCat(value), "a finite number");
 }
 
 absl::Status Check(const Statistics& statistics) {
   if (!(statistics.median_seconds > 0) ||
       !std::isfinite(statistics.median_seconds)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("median_seconds is ", statistics.median_seconds,
-                     "; allowed: positive and finite"));
+    return NotAllowed("median_seconds", absl::StrCat(statistics.median_seconds),
+                      "positive and finite");
   }
   RETURN_IF_ERROR(CheckStatistic("iqr_seconds", statistics.iqr_seconds));
   RETURN_IF_ERROR(CheckStatistic("p99_seconds", statistics.p99_seconds));
   RETURN_IF_ERROR(CheckStatistic("sm_clock_hertz", statistics.sm_clock_hertz));
-  RETURN_IF_ERROR(Within("samples", statistics.samples, 0, kMaxKeySize));
-  return Within("discarded", statistics.discarded, 0, kMaxKeySize);
+  RETURN_IF_ERROR(CheckRange("samples", statistics.samples, 0, kMaxKeySize));
+  return CheckRange("discarded", statistics.discarded, 0, kMaxKeySize);
 }
 
 absl::Status Annotate(const absl::Status& status, absl::string_view context) {
@@ -494,7 +477,7 @@ std::string ToString(const MeasurementKey& key) {
 }
 
 absl::StatusOr<MeasurementKey> ParseMeasurementKey(absl::string_view text) {
-  const std::string context = absl::StrCat("measurement key \"", text, "\"");
+  const std::string context = absl::StrCat("measurement key ", Quoted(text));
   Parts parts(text);
   absl::StatusOr<MeasurementKey> key = ReadKey(parts);
   if (!key.ok()) return Annotate(key.status(), context);

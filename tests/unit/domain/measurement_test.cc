@@ -108,8 +108,8 @@ TEST(MeasurementKeyText, NamesEveryEnumValue) {
             "deepep_high_throughput");
   EXPECT_EQ(ToString(ExchangeStage::kDispatch), "dispatch");
   ExpectInvalid(ParseOrigin("guessed").status(),
-                "origin is \"guessed\"; allowed: measured, reference");
-  ExpectInvalid(ParseStopReason("").status(), "stop reason is \"\"");
+                "origin is 'guessed'; allowed: measured, reference");
+  ExpectInvalid(ParseStopReason("").status(), "stop reason is ''");
 }
 
 TEST(MeasurementKeyText, OfASkewReadsBackTheSameDouble) {
@@ -124,49 +124,48 @@ TEST(MeasurementKeyText, OfASkewReadsBackTheSameDouble) {
 
 TEST(MeasurementKeyText, ThatIsOffIsRefusedByItsPart) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"", "family is \"\"; allowed: a collective's name, gemm"},
-      {"all_reduced/n2/nccl/graph/1B", "family is \"all_reduced\""},
-      {"all_reduce", "group is \"\""},
-      {"all_reduce/2/nccl/graph/1B", "group is \"2\"; allowed: as \"n2\""},
-      {"all_reduce/n2[0,1/nccl/graph/1B", "group is \"n2[0,1\""},
-      {"all_reduce/nx/nccl/graph/1B", "group size is \"x\""},
+      {"", "family is ''; allowed: a collective's name, gemm"},
+      {"all_reduced/n2/nccl/graph/1B", "family is 'all_reduced'"},
+      {"all_reduce", "group is ''"},
+      {"all_reduce/2/nccl/graph/1B", "group is '2'; allowed: as 'n2'"},
+      {"all_reduce/n2[0,1/nccl/graph/1B", "group is 'n2[0,1'"},
+      {"all_reduce/nx/nccl/graph/1B", "group size is 'x'"},
       {"all_reduce/n1/nccl/graph/1B", "group.size is 1; allowed: 2 to 65536"},
       {"all_reduce/n2[0,1,2]/nccl/graph/1B", "names 3 GPUs"},
       {"all_reduce/n2[0, 1]/nccl/graph/1B", "allowed: letters, digits"},
-      {"all_reduce/n2/mpi/graph/1B", "implementation is \"mpi\""},
-      {"all_reduce/n2/nccl/graf/1B",
-       "launch is \"graf\"; allowed: graph, eager"},
-      {"all_reduce/n2/nccl/graph/1", "size is \"1\""},
+      {"all_reduce/n2/mpi/graph/1B", "implementation is 'mpi'"},
+      {"all_reduce/n2/nccl/graf/1B", "launch is 'graf'; allowed: graph, eager"},
+      {"all_reduce/n2/nccl/graph/1", "size is '1'"},
       {"all_reduce/n2/nccl/graph/0B", "size_bytes is 0; allowed: 1 to"},
       {"all_reduce/n2/nccl/graph/-1B", "size_bytes is -1"},
       {"all_reduce/n2/nccl/graph/9223372036854775807B", "size_bytes is 9223"},
       {"all_reduce/n2/nccl/graph/9223372036854775808B", "size is"},
-      {"all_reduce/n2/nccl/graph/1B/1B", "\"1B\" follows its end"},
+      {"all_reduce/n2/nccl/graph/1B/1B", "'1B' follows its end"},
       {"all_reduce/n2/nccl/graph/x0/1B", "concurrent_groups is 0"},
       {"all_reduce/n2/nccl/graph/x99999999999/1B", "concurrent groups is"},
       {"all_reduce/n2/nccl/graph/x1/1B", "is not canonical; allowed: all_re"},
       {"all_reduce/n2/nccl/graph/a0.50/1B", "is not canonical"},
       {"all_reduce/n2/nccl/graph/a1e3/1B", "skew_alpha is 1000"},
-      {"all_reduce/n2/nccl/graph/a1x/1B", "skew is \"1x\""},
+      {"all_reduce/n2/nccl/graph/a1x/1B", "skew is '1x'"},
       {"all_reduce/n2/nccl/graph/01B", "is not canonical"},
       {"gemm/f64/m1n1k1", "f64"},
-      {"gemm/bf16/m1n1", "\"m1n1\" lacks a 64-bit number after \"k\""},
-      {"gemm/bf16/m1n1k1z", "\"z\" behind its numbers"},
+      {"gemm/bf16/m1n1", "'m1n1' lacks a 64-bit number after 'k'"},
+      {"gemm/bf16/m1n1k1z", "'z' behind its numbers"},
       {"gemm/bf16/m0n1k1", "m is 0"},
-      {"gemm/bf16/m99999999999999999999n1k1", "after \"m\""},
-      {"experts/bf16:x/h1i1e1k1/tp1ep1/t1", "format group is \"x\""},
+      {"gemm/bf16/m99999999999999999999n1k1", "after 'm'"},
+      {"experts/bf16:x/h1i1e1k1/tp1ep1/t1", "format group is 'x'"},
       {"experts/bf16:8/h1i1e1k1/tp1ep1/t1", "group_size is 8; allowed: 0 to 0"},
       {"experts/int4_group/h1i1e1k1/tp1ep1/t1", "group_size is 0"},
       {"experts/bf16/h1i1e1k2/tp1ep1/t1", "experts_per_token is 2"},
       {"experts/bf16/h1i1e8k2/tp1ep9/t1", "expert_parallel is 9"},
       {"experts/bf16/h1i1e8k2/tp1ep1/a101/t1", "skew_alpha is 101"},
-      {"attention/mqa/bf16/b1q1c1/h1kv1d1", "attention is \"mqa\""},
+      {"attention/mqa/bf16/b1q1c1/h1kv1d1", "attention is 'mqa'"},
       {"attention/gqa/bf16/b1q1c1/h1kv0d1", "kv_heads is 0"},
-      {"memory/write/1B", "memory operation is \"write\""},
+      {"memory/write/1B", "memory operation is 'write'"},
       {"memory/read/0B", "size_bytes is 0"},
-      {"launch/kernel", "launch is \"kernel\"; allowed: graph_node"},
-      {"exchange/nixl/dispatch/n8/h1e1k1/t1", "exchange is \"nixl\""},
-      {"exchange/pplx/scatter/n8/h1e1k1/t1", "exchange stage is \"scatter\""},
+      {"launch/kernel", "launch is 'kernel'; allowed: graph_node"},
+      {"exchange/nixl/dispatch/n8/h1e1k1/t1", "exchange is 'nixl'"},
+      {"exchange/pplx/scatter/n8/h1e1k1/t1", "exchange stage is 'scatter'"},
       {"exchange/pplx/combine/n8/h1e1k1/t0", "tokens_per_rank is 0"},
       {"exchange/pplx/combine/n8/h1e1k2/t1", "experts_per_token is 2"},
   };
@@ -174,7 +173,7 @@ TEST(MeasurementKeyText, ThatIsOffIsRefusedByItsPart) {
     SCOPED_TRACE(text);
     const absl::Status status = ParseMeasurementKey(text).status();
     ExpectInvalid(status, part);
-    ExpectInvalid(status, "measurement key \"" + text + "\": ");
+    ExpectInvalid(status, "measurement key '" + text + "': ");
   }
 }
 
