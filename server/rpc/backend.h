@@ -5,25 +5,14 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "server/domain/measurement.h"
+#include "server/domain/stored_measurement.h"
 #include "server/profile/profile.h"
 
 namespace fabricwise {
-
-struct StoredMeasurement {
-  int64_t id = 0;  // ascends with time of storing
-  Measurement measurement;
-};
-
-struct MeasurementPage {
-  std::vector<StoredMeasurement> measurements;  // newest first
-  std::string next_page_token;                  // empty: the last page
-};
 
 struct DaemonState {
   std::string version;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "server/base/argument.h"
 #include "server/base/status_macros.h"
 
 namespace fabricwise {
@@ -50,8 +51,7 @@ absl::StatusOr<Enum> FromWord(const std::string& word,
 
 absl::Status CheckFinite(double value, absl::string_view name) {
   if (std::isfinite(value)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(name, " is ", value, "; allowed: finite numbers"));
+  return NotAllowed(name, absl::StrCat(value), "finite numbers");
 }
 
 // Negative stands for "not recorded" in the domain, NULL in a column.
@@ -81,9 +81,8 @@ absl::Status CheckKeepable(absl::Time time, absl::string_view name) {
       time <= absl::FromUnixNanos(kLast)) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(name, " is ", absl::FormatTime(time, absl::UTCTimeZone()),
-                   "; allowed: years 1678 to 2261"));
+  return NotAllowed(name, absl::FormatTime(time, absl::UTCTimeZone()),
+                    "years 1678 to 2261");
 }
 
 absl::Status CheckKeepable(const Measurement& measurement) {

@@ -15,6 +15,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "server/base/argument.h"
 #include "server/base/status_macros.h"
 #include "server/store/record.h"
 #include "server/store/schema.h"
@@ -143,9 +144,11 @@ Store::FileLock::~FileLock() {
   if (descriptor_ >= 0) close(descriptor_);
 }
 
-Store::Store(std::string path, FileLock lock, Writer writer, Reader reader)
+Store::Store(std::string path, FileLock lock, Writer writer, Reader reader,
+             int64_t count)
     : path_(std::move(path)),
       lock_(std::move(lock)),
+      count_(count),
       writer_(std::move(writer)),
       reader_(std::move(reader)) {}
 
@@ -165,8 +168,12 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path) {
   if (!writer.ok()) return WithContext(writer.status(), kDoing, path);
   absl::StatusOr<Reader> reader = OpenReader(path);
   if (!reader.ok()) return WithContext(reader.status(), kDoing, path);
+  // Rows are never deleted: the newest id counts them.
+  absl::StatusOr<int64_t> count =
+      reader->connection.Number("SELECT ifnull(max(id), 0) FROM measurements");
+  if (!count.ok()) return WithContext(count.status(), kDoing, path);
   return std::unique_ptr<Store>(new Store(
-      path, *std::move(lock), *std::move(writer), *std::move(reader)));
+      path, *std::move(lock), *std::move(writer), *std::move(reader), *count));
 }
 
 absl::StatusOr<Store::Writer> Store::OpenWriter(const std::string& path) {
@@ -250,9 +257,7 @@ absl::StatusOr<Store::Reader> Store::OpenReader(const std::string& path) {
        {&r.page, absl::StrCat("SELECT id, ", kMeasurementColumns,
                               " FROM measurements NOT INDEXED WHERE id < ?1 "
                               "AND key >= ?2 AND (?3 IS NULL OR key < ?3) "
-                              "ORDER BY id DESC LIMIT ?4")},
-       // Rows are never deleted: the newest id counts them.
-       {&r.count, "SELECT ifnull(max(id), 0) FROM measurements"}}));
+                              "ORDER BY id DESC LIMIT ?4")}}));
   return r;
 }
 
@@ -261,7 +266,7 @@ absl::StatusOr<int64_t> Store::Import(const StoredProfile& profile) {
   absl::StatusOr<int64_t> id = ImportLocked(profile);
   if (id.ok()) return id;
   return Annotate(id.status(),
-                  absl::StrCat("importing profile \"", profile.name, "\""));
+                  absl::StrCat("importing profile ", Quoted(profile.name)));
 }
 
 absl::StatusOr<int64_t> Store::ImportLocked(const StoredProfile& profile) {
@@ -273,6 +278,7 @@ absl::StatusOr<int64_t> Store::ImportLocked(const StoredProfile& profile) {
   ASSIGN_OR_RETURN(sqlite::Transaction transaction,
                    sqlite::Transaction::Begin(writer_.connection));
   std::optional<int64_t> id;
+  int64_t count = count_;
   {
     sqlite::Cursor known(writer_.find_content);
     known.Bind(digest)
@@ -284,11 +290,12 @@ absl::StatusOr<int64_t> Store::ImportLocked(const StoredProfile& profile) {
   if (!id) {
     ASSIGN_OR_RETURN(id, InsertProfile(profile, digest));
     for (const Measurement& m : profile.measurements) {
-      RETURN_IF_ERROR(InsertMeasurement(*id, m).status());
+      ASSIGN_OR_RETURN(count, InsertMeasurement(*id, m));
     }
   }
   RETURN_IF_ERROR(sqlite::Cursor(writer_.select).Bind(*id).Finish());
   RETURN_IF_ERROR(transaction.Commit());
+  count_ = count;
   return *id;
 }
 
@@ -367,6 +374,7 @@ absl::StatusOr<std::vector<int64_t>> Store::AppendLocked(
     ids.push_back(id);
   }
   RETURN_IF_ERROR(transaction.Commit());
+  if (!ids.empty()) count_ = ids.back();
   return ids;
 }
 
@@ -454,16 +462,12 @@ absl::StatusOr<StoredProfile> Store::LoadLocked(int64_t profile_id) {
 absl::StatusOr<MeasurementPage> Store::List(int page_size,
                                             absl::string_view token,
                                             absl::string_view key_prefix) {
-  if (page_size < 1 || page_size > kMaxPageSize) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "page_size is ", page_size, "; allowed: 1 to ", kMaxPageSize));
-  }
+  RETURN_IF_ERROR(CheckRange("page_size", int64_t{page_size}, 1, kMaxPageSize));
   int64_t before_id = std::numeric_limits<int64_t>::max();
   if (!token.empty() &&
       (!absl::SimpleAtoi(token, &before_id) || before_id < 1)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("page_token is \"", token,
-                     "\"; allowed: empty, or next_page_token of a response"));
+    return NotAllowed("page_token", Quoted(token),
+                      "empty, or next_page_token of a response");
   }
   absl::MutexLock lock(&reader_mutex_);
   absl::StatusOr<MeasurementPage> page =
@@ -495,14 +499,6 @@ absl::StatusOr<MeasurementPage> Store::ListLocked(int page_size,
     ASSIGN_OR_RETURN(Measurement measurement, ReadMeasurement(cursor, 1));
     page.measurements.push_back({cursor.Integer(0), std::move(measurement)});
   }
-}
-
-absl::StatusOr<int64_t> Store::MeasurementCount() {
-  absl::MutexLock lock(&reader_mutex_);
-  sqlite::Cursor cursor(reader_.count);
-  absl::StatusOr<bool> found = cursor.Next();
-  if (!found.ok()) return Annotate(found.status(), "counting");
-  return cursor.Integer(0);
 }
 
 }  // namespace fabricwise

@@ -13,6 +13,7 @@
 // DATA_LOSS where the file is damaged.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -80,7 +81,8 @@ class Store {
   absl::StatusOr<MeasurementPage> List(int page_size, absl::string_view token,
                                        absl::string_view key_prefix);
 
-  absl::StatusOr<int64_t> MeasurementCount();
+  // How many measurements there are. Does no I/O.
+  int64_t MeasurementCount() const { return count_; }
 
   const std::string& path() const { return path_; }
 
@@ -109,10 +111,11 @@ class Store {
   struct Reader {
     sqlite::Connection connection;
     sqlite::Statement current, by_fingerprint, profile, gpus, lines, newest,
-        page, count;
+        page;
   };
 
-  Store(std::string path, FileLock lock, Writer writer, Reader reader);
+  Store(std::string path, FileLock lock, Writer writer, Reader reader,
+        int64_t count);
 
   static absl::StatusOr<Writer> OpenWriter(const std::string& path);
   static absl::StatusOr<Reader> OpenReader(const std::string& path);
@@ -140,6 +143,7 @@ class Store {
 
   const std::string path_;
   const FileLock lock_;
+  std::atomic<int64_t> count_;
   absl::Mutex writer_mutex_;
   Writer writer_ ABSL_GUARDED_BY(writer_mutex_);
   absl::Mutex reader_mutex_;

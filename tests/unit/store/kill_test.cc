@@ -92,7 +92,7 @@ TEST(Kill, NothingAcknowledgedIsLost) {
     }
     absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(path);
     ASSERT_TRUE(store.ok()) << store.status();
-    const int64_t kept = (*store)->MeasurementCount().value();
+    const int64_t kept = (*store)->MeasurementCount();
     // At most the batch that was under way may be there unacknowledged.
     ASSERT_GE(kept, acknowledged);
     ASSERT_LE(kept, acknowledged + kBatch);

@@ -100,7 +100,7 @@ TEST_F(StoreTest, NewStoreIsEmpty) {
   std::unique_ptr<Store> store = Open();
   EXPECT_EQ(store->CurrentProfile().value(), std::nullopt);
   EXPECT_EQ(store->FindProfile("0123456789abcdef").value(), std::nullopt);
-  EXPECT_EQ(store->MeasurementCount().value(), 0);
+  EXPECT_EQ(store->MeasurementCount(), 0);
   EXPECT_TRUE(store->List(10, "", "").value().measurements.empty());
   const absl::Status status = store->Load(1).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
@@ -118,11 +118,11 @@ TEST_F(StoreTest, EqualProfileIsTakenIntoUseAgainAndNotAddedAgain) {
   const int64_t second = store->Import(b).value();
   EXPECT_NE(first, second);
   EXPECT_EQ(store->CurrentProfile().value(), second);
-  const int64_t count = store->MeasurementCount().value();
+  const int64_t count = store->MeasurementCount();
 
   EXPECT_EQ(store->Import(a).value(), first);
   EXPECT_EQ(store->CurrentProfile().value(), first);
-  EXPECT_EQ(store->MeasurementCount().value(), count);
+  EXPECT_EQ(store->MeasurementCount(), count);
   // What was appended since is still there.
   EXPECT_EQ(store->Load(first).value().measurements.size(),
             a.measurements.size() + 1);
@@ -171,13 +171,13 @@ TEST_F(StoreTest, AppendGivesAscendingIdsAndCounts) {
               ElementsAre(1, 2));
   EXPECT_THAT(store->Append(id, {}).value(), ElementsAre());
   EXPECT_THAT(store->Append(id, {Gemm(3, 3)}).value(), ElementsAre(3));
-  EXPECT_EQ(store->MeasurementCount().value(), 3);
+  EXPECT_EQ(store->MeasurementCount(), 3);
 }
 
 TEST_F(StoreTest, AppendIsAllOrNothing) {
   std::unique_ptr<Store> store = Open();
   const int64_t id = store->Import(FullProfile()).value();
-  const int64_t before = store->MeasurementCount().value();
+  const int64_t before = store->MeasurementCount();
   const absl::Status bad = store->Append(id, {Gemm(1, 1), Gemm(0, 1)}).status();
   EXPECT_EQ(bad.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(bad.message()), HasSubstr("appending measurements"));
@@ -185,7 +185,7 @@ TEST_F(StoreTest, AppendIsAllOrNothing) {
   EXPECT_EQ(nobody.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(nobody.message()),
               HasSubstr(absl::StrCat("no profile ", id + 1)));
-  EXPECT_EQ(store->MeasurementCount().value(), before);
+  EXPECT_EQ(store->MeasurementCount(), before);
 }
 
 TEST_F(StoreTest, ProfileThatCannotBeKeptIsRefusedByThePart) {
@@ -258,7 +258,7 @@ TEST_F(StoreTest, ListRefusesABadPage) {
     const absl::Status status = store->List(1, token, "").status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << token;
     EXPECT_THAT(std::string(status.message()),
-                StartsWith(absl::StrCat("page_token is \"", token, "\"")));
+                StartsWith(absl::StrCat("page_token is '", token, "'")));
   }
 }
 
@@ -429,8 +429,8 @@ TEST_F(StoreTest, FailingWriteIsUnavailableAndLosesNothing) {
   EXPECT_THAT(answer, AllOf(StartsWith("UNAVAILABLE"), HasSubstr(path_),
                             HasSubstr("appending"), HasSubstr("I/O error")));
   std::unique_ptr<Store> store = Open();
-  EXPECT_EQ(store->MeasurementCount().value() % 100, 4);
-  EXPECT_GE(store->MeasurementCount().value(), 104);
+  EXPECT_EQ(store->MeasurementCount() % 100, 4);
+  EXPECT_GE(store->MeasurementCount(), 104);
   EXPECT_TRUE(store->Append(id, {Gemm(1, 1)}).ok());
 }
 
@@ -452,7 +452,7 @@ TEST_F(StoreTest, FullDiskIsResourceExhaustedAndLosesNothing) {
     const absl::Status status = AppendUntilError(path, id);
     store = Store::Open(path);
     if (!store.ok()) return store.status();
-    const int64_t count = (*store)->MeasurementCount().value();
+    const int64_t count = (*store)->MeasurementCount();
     return absl::Status(status.code(),
                         absl::StrCat(status.message(), "; kept ", count % 100,
                                      " ", count > 100));
@@ -494,7 +494,7 @@ TEST_F(StoreTest, ReadersSeeWholeBatchesWhileAWriterAppends) {
     readers.emplace_back([&] {
       int64_t last = 0;
       do {
-        const int64_t count = store->MeasurementCount().value();
+        const int64_t count = store->MeasurementCount();
         EXPECT_EQ(count % kBatch, 0);
         EXPECT_GE(count, last);
         last = count;
@@ -513,7 +513,7 @@ TEST_F(StoreTest, ReadersSeeWholeBatchesWhileAWriterAppends) {
   }
   done = true;
   for (std::thread& reader : readers) reader.join();
-  EXPECT_EQ(store->MeasurementCount().value(), kBatch * kBatches);
+  EXPECT_EQ(store->MeasurementCount(), kBatch * kBatches);
   EXPECT_GE(reads.load(), 3);
 }
 
