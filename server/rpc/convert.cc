@@ -2,17 +2,15 @@
 #include "server/rpc/convert.h"
 
 #include <array>
-#include <cmath>
 #include <map>
 #include <string>
 #include <utility>
 #include <variant>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
-#include "google/protobuf/timestamp.pb.h"
+#include "absl/strings/str_join.h"
+#include "server/base/argument.h"
 #include "server/base/status_macros.h"
 
 namespace fabricwise {
@@ -151,18 +149,16 @@ template <typename Message, typename Value, size_t n>
 absl::Status EnumFromProto(Message message, const std::array<Value, n>& known,
                            absl::string_view field, Value* value) {
   if (static_cast<int>(message) == 0) return absl::OkStatus();
-  std::string allowed;
   for (const Value candidate : known) {
-    const auto candidate_message = ToProto(candidate);
-    if (candidate_message == message) {
-      *value = candidate;
-      return absl::OkStatus();
-    }
-    absl::StrAppend(&allowed, allowed.empty() ? "" : ", ",
-                    EnumText(candidate_message));
+    if (ToProto(candidate) != message) continue;
+    *value = candidate;
+    return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(field, " is ", EnumText(message), "; allowed: ", allowed));
+  return NotAllowed(
+      field, EnumText(message),
+      absl::StrJoin(known, ", ", [](std::string* out, Value candidate) {
+        out->append(EnumText(ToProto(candidate)));
+      }));
 }
 
 absl::Status FromProto(const v1::WeightFormat& message, absl::string_view field,
@@ -185,11 +181,7 @@ void SetTime(absl::Time time,
              google::protobuf::Timestamp* (Parent::*mutable_field)(),
              Parent* parent) {
   if (time == absl::UnixEpoch()) return;
-  google::protobuf::Timestamp* message = (parent->*mutable_field)();
-  const int64_t seconds = absl::ToUnixSeconds(time);
-  message->set_seconds(seconds);
-  message->set_nanos(static_cast<int32_t>(
-      absl::ToInt64Nanoseconds(time - absl::FromUnixSeconds(seconds))));
+  TimeToProto(time, (parent->*mutable_field)());
 }
 
 void ToProto(const MemoryUse& memory, v1::MemoryUse* message) {
@@ -349,9 +341,9 @@ void ToProto(const ModelShape& shape, v1::ModelShape* message) {
 absl::StatusOr<Question> QuestionFromProto(
     const v1::RecommendParallelismRequest& message) {
   if (!message.has_workload()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "workload is absent; needed: a workload with a concurrency of 1 to ",
-        kMaxConcurrency));
+    return NotAllowed("workload", "absent",
+                      absl::StrCat("a workload with a concurrency of 1 to ",
+                                   kMaxConcurrency));
   }
   Question question;
 
@@ -364,10 +356,9 @@ absl::StatusOr<Question> QuestionFromProto(
   RETURN_IF_ERROR(
       EnumFromProto(load.phase(), kPhases, "workload.phase", &workload.phase));
   if (load.has_context_tokens()) {
-    if (load.context_tokens() == 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "workload.context_tokens is 0; allowed: 1 to ", kMaxTokens));
-    }
+    // 0 is "not set" among ours.
+    RETURN_IF_ERROR(CheckRange("workload.context_tokens", load.context_tokens(),
+                               int64_t{1}, kMaxTokens));
     workload.context_tokens = load.context_tokens();
   }
   workload.extra_all_reduces = load.extra_all_reduces();
@@ -393,29 +384,27 @@ absl::StatusOr<Question> QuestionFromProto(
                                 &question.scope));
 
   if (message.gpus().has_count()) {
-    if (message.gpus().count() < 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("gpus.count is ", message.gpus().count(),
-                       "; allowed: 1 to the number of the node's"));
-    }
+    // 0 is "not set" among ours.
+    RETURN_IF_ERROR(CheckRange("gpus.count", int64_t{message.gpus().count()},
+                               int64_t{1}, int64_t{kMaxGpus}));
     question.gpus.count = message.gpus().count();
   }
 
   constexpr size_t kMaxModeBytes = 64;  // of advisor.proto
   if (message.current_plan().size() > kMaxModeBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("current_plan has ", message.current_plan().size(),
-                     " bytes; allowed: at most ", kMaxModeBytes));
+    return NotAllowed(
+        "current_plan",
+        absl::StrCat(message.current_plan().size(), " bytes long"),
+        absl::StrCat("at most ", kMaxModeBytes, " bytes"));
   }
   question.current_mode = message.current_plan();
 
   if (message.has_host_seconds_per_step()) {
-    const double host = message.host_seconds_per_step();
-    if (!(host >= 0 && host <= 1)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("host_seconds_per_step is ", host, "; allowed: 0 to 1"));
-    }
-    question.host_seconds_per_step = host;
+    // A negative number is "not set" among ours.
+    RETURN_IF_ERROR(CheckRange("host_seconds_per_step",
+                               message.host_seconds_per_step(), 0.0,
+                               kMaxHostSecondsPerStep));
+    question.host_seconds_per_step = message.host_seconds_per_step();
   }
   return question;
 }
@@ -423,18 +412,23 @@ absl::StatusOr<Question> QuestionFromProto(
 absl::StatusOr<v1::AdviceView> ViewFromProto(v1::AdviceView view) {
   if (view == v1::ADVICE_VIEW_UNSPECIFIED) return v1::ADVICE_VIEW_FULL;
   if (v1::AdviceView_IsValid(view)) return view;
-  return absl::InvalidArgumentError(
-      absl::StrCat("view is ", EnumText(view),
-                   "; allowed: ADVICE_VIEW_BASIC, ADVICE_VIEW_FULL"));
+  return NotAllowed("view", EnumText(view),
+                    "ADVICE_VIEW_BASIC, ADVICE_VIEW_FULL");
 }
 
 absl::StatusOr<v1::ProfileView> ViewFromProto(v1::ProfileView view) {
   if (view == v1::PROFILE_VIEW_UNSPECIFIED) return v1::PROFILE_VIEW_CURVES;
   if (v1::ProfileView_IsValid(view)) return view;
-  return absl::InvalidArgumentError(
-      absl::StrCat("view is ", EnumText(view),
-                   "; allowed: PROFILE_VIEW_SUMMARY, PROFILE_VIEW_CURVES, "
-                   "PROFILE_VIEW_FILE"));
+  return NotAllowed(
+      "view", EnumText(view),
+      "PROFILE_VIEW_SUMMARY, PROFILE_VIEW_CURVES, PROFILE_VIEW_FILE");
+}
+
+void TimeToProto(absl::Time time, google::protobuf::Timestamp* message) {
+  const int64_t seconds = absl::ToUnixSeconds(time);
+  message->set_seconds(seconds);
+  message->set_nanos(static_cast<int32_t>(
+      absl::ToInt64Nanoseconds(time - absl::FromUnixSeconds(seconds))));
 }
 
 v1::Engine ToProto(EngineId engine) {

@@ -10,9 +10,11 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "fabricwise/v1/advisor.pb.h"
 #include "fabricwise/v1/model.pb.h"
 #include "fabricwise/v1/profiler.pb.h"
+#include "google/protobuf/timestamp.pb.h"
 #include "server/domain/fingerprint.h"
 #include "server/domain/measurement.h"
 #include "server/domain/model_shape.h"
@@ -59,6 +61,7 @@ void ToProto(const Profile& profile, v1::ProfileView view,
 void ToProto(int64_t id, const Measurement& measurement,
              v1::Measurement* message);
 
+void TimeToProto(absl::Time time, google::protobuf::Timestamp* message);
 v1::Engine ToProto(EngineId engine);
 v1::Basis ToProto(Standing standing);
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -37,9 +38,9 @@ class RecommendationWatch {
   const v1::RecommendParallelismRequest question_;
   const SnapshotHolder* const snapshots_;
   int64_t seen_ = 0;  // number of the snapshot last looked at
-  bool sent_any_ = false;
-  std::string sent_grounds_;  // serialized
-  std::string sent_mode_;
+  // Of the message sent last; grounds serialized, plan with its engine.
+  std::string sent_grounds_;
+  std::string sent_plan_;
 };
 
 // Thread-safe.
@@ -91,8 +92,6 @@ class Handler {
  private:
   // DEADLINE_EXCEEDED where it has passed.
   absl::Status CheckDeadline(absl::Time deadline) const;
-  // FAILED_PRECONDITION where no profile is loaded.
-  absl::StatusOr<std::shared_ptr<const Snapshot>> CurrentSnapshot() const;
   template <typename Request, typename Response>
   absl::StatusOr<AnswerBytes> AnswerFrom(absl::string_view request,
                                          absl::Time deadline,
@@ -103,6 +102,7 @@ class Handler {
   const Clock* const clock_;
   AnswerCache recommendations_;
   AnswerCache sweeps_;
+  std::mutex import_mutex_;
 };
 
 }  // namespace fabricwise
