@@ -131,7 +131,7 @@ struct Recipe {
   absl::InlinedVector<ExchangeUse, 1> exchanges;
   double small_kernels = 0;  // norms, rotary, activations, routing, ...
   double host_seconds = 0;   // between steps, stated by the engine or asker
-  int64_t chunk_tokens = 0;  // most prompt tokens of one step, all ranks
+  int64_t chunk_tokens = 0;  // most prompt tokens of one step of a rank
   MemoryRecipe memory;
 };
 

@@ -100,6 +100,8 @@ absl::Status Validate(const Question& question) {
   }
   RETURN_IF_ERROR(CheckRange("gpus.count", int64_t{question.gpus.count},
                              int64_t{0}, int64_t{kMaxGpus}));
+  RETURN_IF_ERROR(CheckRange("max_plans", int64_t{question.max_plans},
+                             int64_t{1}, int64_t{kMaxPlans}));
   if (!question.current_mode.empty()) {
     const auto plan = ParseMode(question.current_mode, /*is_moe=*/true);
     if (!plan.ok()) {

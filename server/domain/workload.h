@@ -61,6 +61,10 @@ struct GpuSelection {
 // Stands for "as the engine does" in Question::host_seconds_per_step.
 inline constexpr double kEngineHostSeconds = -1;
 
+// As many as a person reads, or a scheduler falls back on.
+inline constexpr int kDefaultMaxPlans = 8;
+inline constexpr int kMaxPlans = 1000;
+
 // What a recommendation is asked for, beside the model.
 struct Question {
   Workload workload;
@@ -74,6 +78,8 @@ struct Question {
   std::string current_mode;
   // Host time between steps; kEngineHostSeconds: the engine's own constant.
   double host_seconds_per_step = kEngineHostSeconds;
+  // Plans to explain, best first; all others are ranked without being shown.
+  int max_plans = kDefaultMaxPlans;
 };
 
 inline constexpr int64_t kMaxConcurrency = 1'000'000;

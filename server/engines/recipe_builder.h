@@ -26,7 +26,7 @@ struct RecipeRules {
   // All-reduce paths of a group of `attention_tp`, as in CollectiveUse.
   absl::InlinedVector<CollectivePath, 3> all_reduce_paths = {
       {CollectiveImpl::kNccl}};
-  // Most prompt tokens of one step on all ranks of a stage.
+  // Most prompt tokens of one step of an attention-DP rank.
   int64_t chunk_tokens = 8192;
   // Most sequences of one step on a rank, for the logits' workspace.
   int64_t max_sequences = 1024;

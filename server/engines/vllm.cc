@@ -197,7 +197,7 @@ class Vllm final : public Engine {
                                 {CollectiveImpl::kNccl}};
     }
     if (plan.transport == ExpertTransport::kDeepEpLowLatency) {
-      rules.chunk_tokens = kLowLatencyChunk * plan.attention_dp;
+      rules.chunk_tokens = kLowLatencyChunk;
       rules.max_sequences = kLowLatencyChunk;
     }
     return BuildRecipe(model, plan, rules);

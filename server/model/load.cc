@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/model/load.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace fabricwise {
+namespace {
+
+int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Fills what follows from rank_sequences and prompt_tokens.
+void Spread(const Plan& plan, StepLoad& load) {
+  load.rank_tokens =
+      static_cast<double>(load.rank_sequences) + load.prompt_tokens;
+  load.slice_tokens = std::ceil(load.rank_tokens / plan.attention_tp);
+  load.stage_tokens = load.rank_tokens * plan.attention_dp;
+}
+
+StepLoad Sequences(const Workload& workload, const Plan& plan) {
+  StepLoad load;
+  load.replica_sequences = CeilDivide(workload.concurrency, plan.replicas);
+  load.micro_batches = std::min<int64_t>(plan.pipeline, load.replica_sequences);
+  load.rank_sequences =
+      CeilDivide(CeilDivide(load.replica_sequences, load.micro_batches),
+                 plan.attention_dp);
+  load.context_tokens = MeanContext(workload);
+  load.prompt_context = static_cast<double>(workload.input_tokens) / 2;
+  return load;
+}
+
+}  // namespace
+
+double MeanContext(const Workload& workload) {
+  if (workload.phase == Phase::kDecode && workload.context_tokens > 0) {
+    return static_cast<double>(workload.context_tokens);
+  }
+  return static_cast<double>(workload.input_tokens) +
+         static_cast<double>(workload.output_tokens) / 2;
+}
+
+double FinalContext(const Workload& workload) {
+  switch (workload.phase) {
+    case Phase::kDecode:
+      return MeanContext(workload);
+    case Phase::kPrefill:
+      return static_cast<double>(workload.input_tokens);
+    case Phase::kSteadyState:
+      break;
+  }
+  return static_cast<double>(workload.input_tokens + workload.output_tokens);
+}
+
+StepLoad DecodeLoad(const Workload& workload, const Plan& plan) {
+  StepLoad load = Sequences(workload, plan);
+  load.output_rows = static_cast<double>(load.rank_sequences);
+  if (workload.phase == Phase::kSteadyState) {
+    load.prompt_tokens = static_cast<double>(load.rank_sequences) *
+                         static_cast<double>(workload.input_tokens) /
+                         static_cast<double>(workload.output_tokens);
+  }
+  Spread(plan, load);
+  return load;
+}
+
+StepLoad AdmissionLoad(const Workload& workload, const Plan& plan,
+                       int64_t chunk) {
+  StepLoad load = DecodeLoad(workload, plan);
+  const double others = load.rank_tokens;
+  load.prompt_tokens += static_cast<double>(chunk);
+  load.output_rows += 1;
+  Spread(plan, load);
+  // The other ranks go on as they were.
+  load.stage_tokens = load.rank_tokens + others * (plan.attention_dp - 1);
+  return load;
+}
+
+StepLoad PromptLoad(const Workload& workload, const Plan& plan, double tokens) {
+  StepLoad load = Sequences(workload, plan);
+  load.micro_batches = 1;
+  load.rank_sequences = 0;
+  load.prompt_tokens = tokens;
+  load.output_rows =
+      std::ceil(tokens / static_cast<double>(workload.input_tokens));
+  load.prompts_only = true;
+  Spread(plan, load);
+  return load;
+}
+
+}  // namespace fabricwise

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/model/memory.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "server/model/load.h"
+
+namespace fabricwise {
+namespace {
+
+int64_t Bytes(double value) { return static_cast<int64_t>(std::ceil(value)); }
+
+}  // namespace
+
+MemoryUse ComputeMemory(const Recipe& recipe, const Workload& workload,
+                        int64_t gpu_memory_bytes) {
+  const MemoryRecipe& memory = recipe.memory;
+  const Plan& plan = recipe.plan;
+  const double context = FinalContext(workload);
+  const double per_sequence =
+      memory.kv_bytes_per_token * context +
+      memory.window_kv_bytes_per_token *
+          std::min(context, static_cast<double>(memory.window_tokens)) +
+      memory.state_bytes_per_sequence;
+  // All micro-batches of a replica keep their KV at once.
+  const int64_t ranks = int64_t{plan.replicas} * plan.attention_dp;
+  const int64_t sequences =
+      (DecodeLoad(workload, plan).replica_sequences + plan.attention_dp - 1) /
+      plan.attention_dp;
+
+  MemoryUse use{
+      .weights_bytes = Bytes(memory.weights_bytes),
+      .kv_cache_bytes = Bytes(per_sequence * static_cast<double>(sequences)),
+      .activation_bytes = Bytes(memory.activation_bytes),
+      .communicator_bytes = Bytes(memory.communicator_bytes)};
+  if (gpu_memory_bytes <= 0) return use;
+  use.available_bytes = static_cast<int64_t>(
+      static_cast<double>(gpu_memory_bytes) * memory.usable_fraction);
+  use.fits = use.total_bytes() <= use.available_bytes;
+  const double left = static_cast<double>(
+      use.available_bytes - (use.total_bytes() - use.kv_cache_bytes));
+  use.max_concurrency =
+      left <= 0
+          ? 0
+          : static_cast<int64_t>(std::min(
+                left / per_sequence, static_cast<double>(kMaxConcurrency))) *
+                ranks;
+  use.max_concurrency = std::min(*use.max_concurrency, kMaxConcurrency);
+  return use;
+}
+
+}  // namespace fabricwise

@@ -1,0 +1,531 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/model/operation.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "server/model/routing.h"
+
+namespace fabricwise {
+namespace {
+
+constexpr absl::string_view kUpperBound =
+    "a wider format stands in: an upper bound";
+constexpr absl::string_view kOtherLaunch =
+    "measured with the other kind of launch";
+constexpr absl::string_view kOtherPath =
+    "the engine's own kernel is not measured: another stands in";
+constexpr absl::string_view kAsProducts =
+    "attention not measured: two products of equal operations stand in";
+constexpr absl::string_view kAsRead =
+    "attention not measured: the time to read its KV";
+constexpr absl::string_view kLinearBeyond = "in proportion beyond the largest";
+
+// A stand-in format is an upper bound, and the ratio of the bytes a lower one;
+// one sigma of a uniform spread between the two is their distance / sqrt(12).
+double BoundSigma(double bytes_ratio) {
+  return (1 - std::min(1.0, bytes_ratio)) / std::sqrt(12.0);
+}
+
+// One sigma of attention priced as something else: a good attention kernel
+// reaches 60 to 80 % of what a plain read or product does.
+constexpr double kAttentionStandInSigma = 0.2;
+
+double Hypot(double a, double b) { return std::sqrt(a * a + b * b); }
+
+Price ToPrice(const Estimate& estimate, absl::string_view note = {}) {
+  return {.known = true,
+          .seconds = estimate.seconds,
+          .relative_sigma = estimate.relative_sigma,
+          .standing = estimate.standing,
+          .note = note};
+}
+
+// Formats to try for `format`, itself first, then ever wider ones.
+absl::Span<const NumberFormat> Candidates(NumberFormat format) {
+  using enum NumberFormat;
+  static constexpr std::array kOfBf16 = {kBf16};
+  static constexpr std::array kOfFp8Block = {kFp8Block, kFp8, kBf16};
+  static constexpr std::array kOfFp8 = {kFp8, kFp8Block, kBf16};
+  static constexpr std::array kOfInt4 = {kInt4Group, kBf16};
+  static constexpr std::array kOfMxfp4 = {kMxfp4, kBf16};
+  static constexpr std::array kOfNvfp4 = {kNvfp4, kBf16};
+  switch (format) {
+    case kBf16:
+      return kOfBf16;
+    case kFp8Block:
+      return kOfFp8Block;
+    case kFp8:
+      return kOfFp8;
+    case kInt4Group:
+      return kOfInt4;
+    case kMxfp4:
+      return kOfMxfp4;
+    case kNvfp4:
+      return kOfNvfp4;
+  }
+  return kOfBf16;
+}
+
+std::string FormatText(const WeightFormat& format) {
+  return format.number == NumberFormat::kInt4Group
+             ? absl::StrCat(ToString(format.number), "_", format.group_size)
+             : std::string(ToString(format.number));
+}
+
+}  // namespace
+
+const Price& Operation::At(const Argument& argument) {
+  for (size_t i = 0; i < filled_; ++i) {
+    if (remembered_[i].argument == argument) return remembered_[i].price;
+  }
+  Remembered& place = remembered_[next_];
+  place = {argument, Evaluate(argument)};
+  next_ = (next_ + 1) % kRemembered;
+  filled_ = std::min(filled_ + 1, kRemembered);
+  return place.price;
+}
+
+GemmOperation::GemmOperation(const Profile& profile, const WeightFormat& format,
+                             int64_t n, int64_t k)
+    : format_(format), n_(n), k_(k), priced_as_(format.number) {
+  for (NumberFormat candidate : Candidates(format.number)) {
+    prepared_ = profile.gemm().ForWeight(candidate, static_cast<double>(n),
+                                         static_cast<double>(k));
+    if (prepared_.has_value()) {
+      priced_as_ = candidate;
+      break;
+    }
+  }
+}
+
+Price GemmOperation::Evaluate(const Argument& argument) const {
+  if (!prepared_.has_value()) return {};
+  const std::optional<Estimate> at = prepared_->At(argument.size);
+  if (!at.has_value()) return {};
+  Price price = ToPrice(*at);
+  if (priced_as_ != format_.number) {
+    price.note = kUpperBound;
+    price.standing = Worse(price.standing, Standing::kExtrapolated);
+    price.relative_sigma =
+        Hypot(price.relative_sigma,
+              BoundSigma(BytesPerWeight(format_) /
+                         BytesPerWeight({.number = priced_as_})));
+  }
+  return price;
+}
+
+std::string GemmOperation::Source(const Argument&) const {
+  return absl::StrCat("gemm/", ToString(priced_as_), "/n", n_, "k", k_);
+}
+
+std::vector<std::string> GemmOperation::Missing(
+    const Argument& argument) const {
+  return {absl::StrCat("gemm/", ToString(format_.number), "/m",
+                       std::ceil(argument.size), "n", n_, "k", k_)};
+}
+
+ExpertsOperation::ExpertsOperation(const Profile& profile,
+                                   const ExpertsUse& use, double skew)
+    : use_(use), skew_(skew), priced_as_(use.format) {
+  ExpertShard shard{.format = use.format,
+                    .hidden_size = static_cast<double>(use.hidden_size),
+                    .intermediate_local =
+                        static_cast<double>(use.intermediate_size) / use.moe_tp,
+                    .experts_local = static_cast<double>(use.num_experts) /
+                                     use.expert_parallel};
+  for (NumberFormat candidate : Candidates(use.format.number)) {
+    shard.format = candidate == use.format.number
+                       ? use.format
+                       : WeightFormat{.number = candidate};
+    prepared_ = profile.experts().For(shard);
+    if (prepared_.has_value()) {
+      priced_as_ = shard.format;
+      break;
+    }
+  }
+}
+
+bool ExpertsOperation::Is(const ExpertsUse& use) const {
+  return use_.format == use.format && use_.hidden_size == use.hidden_size &&
+         use_.intermediate_size == use.intermediate_size &&
+         use_.num_experts == use.num_experts &&
+         use_.experts_per_token == use.experts_per_token &&
+         use_.moe_tp == use.moe_tp &&
+         use_.expert_parallel == use.expert_parallel;
+}
+
+Price ExpertsOperation::Evaluate(const Argument& argument) const {
+  if (!prepared_.has_value()) return {};
+  const RoutingLoad load = ExpectedRouting(
+      use_.num_experts, use_.experts_per_token, use_.expert_parallel,
+      static_cast<int64_t>(std::ceil(argument.size)), skew_);
+  const std::optional<Estimate> at = prepared_->At(load.max_rows, load.max_hit);
+  if (!at.has_value()) return {};
+  Price price = ToPrice(*at);
+  price.relative_sigma = Hypot(price.relative_sigma, load.relative_error);
+  if (priced_as_ != use_.format) {
+    price.note = kUpperBound;
+    price.standing = Worse(price.standing, Standing::kExtrapolated);
+    price.relative_sigma = Hypot(
+        price.relative_sigma,
+        BoundSigma(BytesPerWeight(use_.format) / BytesPerWeight(priced_as_)));
+  }
+  return price;
+}
+
+std::string ExpertsOperation::Source(const Argument&) const {
+  return absl::StrCat("experts/", FormatText(priced_as_), "/h",
+                      use_.hidden_size, "i", use_.intermediate_size, "e",
+                      use_.num_experts, "k", use_.experts_per_token, "/tp",
+                      use_.moe_tp, "ep", use_.expert_parallel);
+}
+
+std::vector<std::string> ExpertsOperation::Missing(
+    const Argument& argument) const {
+  return {absl::StrCat("experts/", FormatText(use_.format), "/h",
+                       use_.hidden_size, "i", use_.intermediate_size, "e",
+                       use_.num_experts, "k", use_.experts_per_token, "/tp",
+                       use_.moe_tp, "ep", use_.expert_parallel, " at ",
+                       std::ceil(argument.size), " tokens")};
+}
+
+MemoryOperation::MemoryOperation(const Profile& profile, MemoryOp op)
+    : curve_(op == MemoryOp::kRead ? profile.memory_read()
+                                   : profile.memory_copy()),
+      op_(op) {}
+
+namespace {
+
+Price PriceOfBytes(const Curve* curve, double bytes) {
+  if (curve == nullptr) return {};
+  if (bytes <= 0) return {.known = true};
+  const double smallest = curve->points().front().size;
+  const double largest = curve->points().back().size;
+  // Reading streams: beyond the largest size time goes with the bytes; below
+  // the smallest no read is slower than that one.
+  const double asked = std::clamp(bytes, smallest, largest);
+  const std::optional<Estimate> at = curve->At(asked);
+  if (!at.has_value()) return {};
+  Price price = ToPrice(*at);
+  if (bytes > largest) {
+    price.seconds *= bytes / largest;
+    price.note = kLinearBeyond;
+  }
+  if (bytes != asked) {
+    price.standing = Worse(price.standing, Standing::kExtrapolated);
+  }
+  return price;
+}
+
+}  // namespace
+
+Price MemoryOperation::Evaluate(const Argument& argument) const {
+  return PriceOfBytes(curve_, argument.size);
+}
+
+std::string MemoryOperation::Source(const Argument&) const {
+  return absl::StrCat("memory/", ToString(op_));
+}
+
+std::vector<std::string> MemoryOperation::Missing(
+    const Argument& argument) const {
+  return {absl::StrCat("memory/", ToString(op_), "/", std::ceil(argument.size),
+                       "B")};
+}
+
+namespace {
+
+bool SameAttention(const AttentionUse& a, const AttentionUse& b) {
+  return a.latent == b.latent && a.kv_format == b.kv_format &&
+         a.q_heads == b.q_heads && a.kv_heads == b.kv_heads &&
+         a.head_dim == b.head_dim && a.window == b.window &&
+         a.index_bytes_per_token == b.index_bytes_per_token;
+}
+
+double SeenContext(const AttentionUse& use, double context) {
+  return use.window > 0 ? std::min(context, static_cast<double>(use.window))
+                        : context;
+}
+
+AttentionKey TableKey(const AttentionUse& use, double batch,
+                      double query_tokens, double context) {
+  return {.latent = use.latent,
+          .kv_format = use.kv_format,
+          .batch = static_cast<int64_t>(std::ceil(batch)),
+          .query_tokens = static_cast<int64_t>(std::ceil(query_tokens)),
+          .context_tokens =
+              static_cast<int64_t>(std::max(1.0, SeenContext(use, context))),
+          .q_heads = use.q_heads,
+          .kv_heads = use.kv_heads,
+          .head_dim = use.head_dim};
+}
+
+}  // namespace
+
+AttentionOperation::AttentionOperation(const Profile& profile,
+                                       const AttentionUse& use)
+    : profile_(profile), use_(use) {}
+
+bool AttentionOperation::Is(const AttentionUse& use) const {
+  return SameAttention(use_, use);
+}
+
+AttentionKey AttentionOperation::Key(const Argument& argument) const {
+  return TableKey(use_, argument.sequences, 1, argument.context);
+}
+
+Price AttentionOperation::Evaluate(const Argument& argument) const {
+  if (!profile_.attention().empty() && argument.sequences > 0) {
+    if (const auto at = profile_.attention().At(Key(argument))) {
+      return ToPrice(*at);
+    }
+  }
+  const double seen = SeenContext(use_, argument.context);
+  const double bytes =
+      argument.sequences * (seen * use_.kv_bytes_per_token +
+                            argument.context * use_.index_bytes_per_token);
+  Price price = PriceOfBytes(profile_.memory_read(), bytes);
+  if (price.known) {
+    price.note = kAsRead;
+    price.standing = Worse(price.standing, Standing::kInterpolated);
+    price.relative_sigma = Hypot(price.relative_sigma, kAttentionStandInSigma);
+  }
+  return price;
+}
+
+std::string AttentionOperation::Source(const Argument& argument) const {
+  if (!profile_.attention().empty() &&
+      profile_.attention().At(Key(argument)).has_value()) {
+    return "attention";
+  }
+  return absl::StrCat("memory/", ToString(MemoryOp::kRead));
+}
+
+std::vector<std::string> AttentionOperation::Missing(
+    const Argument& argument) const {
+  return {ToString(MeasurementKey(Key(argument)))};
+}
+
+PromptAttentionOperation::PromptAttentionOperation(const Profile& profile,
+                                                   const AttentionUse& use)
+    : profile_(profile), use_(use) {}
+
+bool PromptAttentionOperation::Is(const AttentionUse& use) const {
+  return SameAttention(use_, use) && use_.qk_dim == use.qk_dim &&
+         use_.v_dim == use.v_dim;
+}
+
+Price PromptAttentionOperation::Evaluate(const Argument& argument) const {
+  if (argument.size <= 0) return {.known = true};
+  if (!profile_.attention().empty()) {
+    if (const auto at = profile_.attention().At(
+            TableKey(use_, 1, argument.size, argument.context))) {
+      return ToPrice(*at);
+    }
+  }
+  const double seen = std::max(1.0, SeenContext(use_, argument.context));
+  const auto heads = static_cast<double>(use_.q_heads);
+  Price price{.known = true,
+              .relative_sigma = kAttentionStandInSigma,
+              .standing = Standing::kExtrapolated,
+              .note = kAsProducts};
+  for (double width : {heads * static_cast<double>(use_.qk_dim),
+                       heads * static_cast<double>(use_.v_dim)}) {
+    const auto product =
+        profile_.gemm().ForWeight(NumberFormat::kBf16, seen, width);
+    if (!product.has_value()) return {};
+    const auto at = product->At(argument.size);
+    if (!at.has_value()) return {};
+    price.seconds += at->seconds;
+    price.standing = Worse(price.standing, at->standing);
+  }
+  return price;
+}
+
+std::string PromptAttentionOperation::Source(const Argument&) const {
+  return profile_.attention().empty() ? "gemm/bf16" : "attention";
+}
+
+std::vector<std::string> PromptAttentionOperation::Missing(
+    const Argument& argument) const {
+  return {ToString(
+      MeasurementKey(TableKey(use_, 1, argument.size, argument.context)))};
+}
+
+namespace {
+
+constexpr size_t Index(Launch launch) {
+  return launch == Launch::kGraph ? 0 : 1;
+}
+constexpr std::array kLaunches = {Launch::kGraph, Launch::kEager};
+
+bool SamePaths(const absl::InlinedVector<CollectivePath, 3>& a,
+               const absl::InlinedVector<CollectivePath, 3>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const CollectivePath& x, const CollectivePath& y) {
+                      return x.implementation == y.implementation &&
+                             x.max_bytes == y.max_bytes;
+                    });
+}
+
+}  // namespace
+
+CollectiveOperation::CollectiveOperation(
+    const Profile& profile, CollectiveOp op, int group_size,
+    const absl::InlinedVector<CollectivePath, 3>& paths)
+    : op_(op), group_size_(group_size), paths_(paths) {
+  for (const CollectivePath& path : paths_) {
+    std::array<const Curve*, 2>& curves = curves_.emplace_back();
+    for (Launch launch : kLaunches) {
+      curves[Index(launch)] =
+          profile.FindCurve({.op = op,
+                             .group = {.size = group_size},
+                             .implementation = path.implementation,
+                             .launch = launch});
+    }
+  }
+}
+
+bool CollectiveOperation::Is(
+    CollectiveOp op, int group_size,
+    const absl::InlinedVector<CollectivePath, 3>& paths) const {
+  return op_ == op && group_size_ == group_size && SamePaths(paths_, paths);
+}
+
+bool CollectiveOperation::Measured() const {
+  return std::any_of(curves_.begin(), curves_.end(), [](const auto& curves) {
+    return curves[0] != nullptr || curves[1] != nullptr;
+  });
+}
+
+size_t CollectiveOperation::Wanted(double bytes) const {
+  size_t i = 0;
+  while (i + 1 < paths_.size() && bytes > paths_[i].max_bytes) ++i;
+  return i;
+}
+
+CollectiveOperation::Choice CollectiveOperation::Choose(
+    const Argument& argument) const {
+  const size_t wanted = Wanted(argument.size);
+  const Launch other =
+      argument.launch == Launch::kGraph ? Launch::kEager : Launch::kGraph;
+  const auto choice = [&](size_t path, Launch launch,
+                          absl::string_view note) -> Choice {
+    return {curves_[path][Index(launch)], paths_[path].implementation, launch,
+            note};
+  };
+  // The path itself, the paths after it, those before it; for each the launch
+  // that is meant, then the other one.
+  for (size_t step = 0; step < paths_.size(); ++step) {
+    const size_t path = (wanted + step) % paths_.size();
+    const absl::string_view note = step == 0 ? absl::string_view() : kOtherPath;
+    if (curves_[path][Index(argument.launch)] != nullptr) {
+      return choice(path, argument.launch, note);
+    }
+    if (curves_[path][Index(other)] != nullptr) {
+      return choice(path, other, step == 0 ? kOtherLaunch : kOtherPath);
+    }
+  }
+  return {nullptr, paths_[wanted].implementation, argument.launch, {}};
+}
+
+Price CollectiveOperation::Evaluate(const Argument& argument) const {
+  const Choice choice = Choose(argument);
+  if (choice.curve == nullptr) return {};
+  const std::optional<Estimate> at = choice.curve->At(argument.size);
+  if (!at.has_value()) return {};
+  return ToPrice(*at, choice.note);
+}
+
+std::string CollectiveOperation::Source(const Argument& argument) const {
+  const Choice choice = Choose(argument);
+  return ToString(CurveKey{.op = op_,
+                           .group = {.size = group_size_},
+                           .implementation = choice.implementation,
+                           .launch = choice.launch});
+}
+
+std::vector<std::string> CollectiveOperation::Missing(
+    const Argument& argument) const {
+  const Choice choice = Choose(argument);
+  return {ToString(MeasurementKey(CollectiveKey{
+      .op = op_,
+      .group = {.size = group_size_},
+      .implementation = choice.implementation,
+      .launch = choice.launch,
+      .size_bytes = static_cast<int64_t>(std::ceil(argument.size))}))};
+}
+
+ExchangeOperation::ExchangeOperation(const Profile& profile,
+                                     const ExchangeUse& use)
+    : use_(use),
+      dispatch_(profile.FindExchange(Key(ExchangeStage::kDispatch))),
+      combine_(profile.FindExchange(Key(ExchangeStage::kCombine))) {}
+
+ExchangeCurveKey ExchangeOperation::Key(ExchangeStage stage) const {
+  return {.implementation = use_.implementation,
+          .stage = stage,
+          .group = {.size = use_.group_size},
+          .hidden_size = use_.hidden_size,
+          .num_experts = use_.num_experts,
+          .experts_per_token = use_.experts_per_token};
+}
+
+bool ExchangeOperation::Is(const ExchangeUse& use) const {
+  return use_.implementation == use.implementation &&
+         use_.group_size == use.group_size &&
+         use_.hidden_size == use.hidden_size &&
+         use_.num_experts == use.num_experts &&
+         use_.experts_per_token == use.experts_per_token;
+}
+
+Price ExchangeOperation::Evaluate(const Argument& argument) const {
+  Price price{.known = true};
+  for (const Curve* curve : {dispatch_, combine_}) {
+    if (curve == nullptr) return {};
+    const std::optional<Estimate> at = curve->At(argument.size);
+    if (!at.has_value()) return {};
+    price.seconds += at->seconds;
+    price.relative_sigma = std::max(price.relative_sigma, at->relative_sigma);
+    price.standing = Worse(price.standing, at->standing);
+  }
+  return price;
+}
+
+std::string ExchangeOperation::Source(const Argument&) const {
+  return ToString(Key(ExchangeStage::kDispatch));
+}
+
+std::vector<std::string> ExchangeOperation::Missing(
+    const Argument& argument) const {
+  std::vector<std::string> missing;
+  for (ExchangeStage stage :
+       {ExchangeStage::kDispatch, ExchangeStage::kCombine}) {
+    const Curve* curve =
+        stage == ExchangeStage::kDispatch ? dispatch_ : combine_;
+    if (curve != nullptr && curve->At(argument.size).has_value()) continue;
+    missing.push_back(absl::StrCat(ToString(Key(stage)), " at ",
+                                   std::ceil(argument.size), " tokens"));
+  }
+  return missing;
+}
+
+KernelNodeOperation::KernelNodeOperation(const Profile& profile)
+    : node_(profile.graph_node()) {}
+
+Price KernelNodeOperation::Evaluate(const Argument&) const {
+  if (!node_.has_value()) return {};
+  return ToPrice(*node_);
+}
+
+std::string KernelNodeOperation::Source(const Argument&) const {
+  return ToString(MeasurementKey(LaunchKey{}));
+}
+
+std::vector<std::string> KernelNodeOperation::Missing(const Argument&) const {
+  return {ToString(MeasurementKey(LaunchKey{}))};
+}
+
+}  // namespace fabricwise

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One kind of work, bound to the curve or table that prices it. Internal to
+// the cost model.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/strings/string_view.h"
+#include "server/domain/recipe.h"
+#include "server/profile/profile.h"
+
+namespace fabricwise {
+
+// The price of one occurrence.
+struct Price {
+  bool known = false;
+  double seconds = 0;
+  double relative_sigma = 0;
+  Standing standing = Standing::kMeasured;
+  absl::string_view note;  // a literal; empty: none
+};
+
+// What one occurrence is asked for: bytes of a message or of memory, or tokens
+// of a product; attention also has its context.
+struct Argument {
+  double size = 0;
+  double sequences = 0;
+  double context = 0;
+  Launch launch = Launch::kGraph;
+
+  friend bool operator==(const Argument&, const Argument&) = default;
+};
+
+class Operation {
+ public:
+  virtual ~Operation() = default;
+
+  // Remembers the last few answers: plans have much in common.
+  const Price& At(const Argument& argument);
+
+  // The curve or table asked, "all_reduce/n8/nccl/graph".
+  virtual std::string Source(const Argument& argument) const = 0;
+  // The measurements that At would need but has not.
+  virtual std::vector<std::string> Missing(const Argument& argument) const = 0;
+
+ private:
+  virtual Price Evaluate(const Argument& argument) const = 0;
+
+  struct Remembered {
+    Argument argument;
+    Price price;
+  };
+  static constexpr size_t kRemembered = 8;
+  std::array<Remembered, kRemembered> remembered_;
+  size_t filled_ = 0, next_ = 0;
+};
+
+// A product with a fixed weight. Where its format was not measured, the nearest
+// measured one of more bytes stands in, marked as an upper bound.
+class GemmOperation final : public Operation {
+ public:
+  GemmOperation(const Profile& profile, const WeightFormat& format, int64_t n,
+                int64_t k);
+  bool Is(const WeightFormat& format, int64_t n, int64_t k) const {
+    return format_ == format && n_ == n && k_ == k;
+  }
+  std::string Source(const Argument& argument) const override;
+  std::vector<std::string> Missing(const Argument& argument) const override;
+
+ private:
+  Price Evaluate(const Argument& argument) const override;
+  WeightFormat format_;
+  int64_t n_, k_;
+  NumberFormat priced_as_ = NumberFormat::kBf16;
+  std::optional<GemmTable::Prepared> prepared_;
+};
+
+// Routed experts of the fullest rank; argument: tokens of the stage.
+class ExpertsOperation final : public Operation {
+ public:
+  ExpertsOperation(const Profile& profile, const ExpertsUse& use, double skew);
+  bool Is(const ExpertsUse& use) const;
+  std::string Source(const Argument& argument) const override;
+  std::vector<std::string> Missing(const Argument& argument) const override;
+
+ private:
+  Price Evaluate(const Argument& argument) const override;
+  ExpertsUse use_;
+  double skew_;
+  WeightFormat priced_as_;
+  std::optional<ExpertsTable::Prepared> prepared_;
+};
+
+// Reading or copying memory; argument: bytes.
+class MemoryOperation final : public Operation {
+ public:
+  MemoryOperation(const Profile& profile, MemoryOp op);
+  std::string Source(const Argument& argument) const override;
+  std::vector<std::string> Missing(const Argument& argument) const override;
+
+ private:
+  Price Evaluate(const Argument& argument) const override;
+  const Curve* curve_;
+  MemoryOp op_;
+};
+
+// Decode attention of `sequences` at `context`; argument: KV bytes read. From
+// the attention table where it has the shape, else the time to read the bytes.
+class AttentionOperation final : public Operation {
+ public:
+  AttentionOperation(const Profile& profile, const AttentionUse& use);
+  bool Is(const AttentionUse& use) const;
+  std::string Source(const Argument& argument) const override;
+  std::vector<std::string> Missing(const Argument& argument) const override;
+
+ private:
+  Price Evaluate(const Argument& argument) const override;
+  AttentionKey Key(const Argument& argument) const;
+  const Profile& profile_;
+  AttentionUse use_;
+};
+
+// Prefill attention of `size` tokens over `context`. From the attention table,
+// else two products of equal operations, marked.
+class PromptAttentionOperation final : public Operation {
+ public:
+  PromptAttentionOperation(const Profile& profile, const AttentionUse& use);
+  bool Is(const AttentionUse& use) const;
+  std::string Source(const Argument& argument) const override;
+  std::vector<std::string> Missing(const Argument& argument) const override;
+
+ private:
+  Price Evaluate(const Argument& argument) const override;
+  const Profile& profile_;
+  AttentionUse use_;
+};
+
+// One collective on a group; argument: bytes as its curve counts them.
+class CollectiveOperation final : public Operation {
+ public:
+  CollectiveOperation(const Profile& profile, CollectiveOp op, int group_size,
+                      const absl::InlinedVector<CollectivePath, 3>& paths);
+  bool Is(CollectiveOp op, int group_size,
+          const absl::InlinedVector<CollectivePath, 3>& paths) const;
+  // Whether any curve could price it.
+  bool Measured() const;
+  std::string Source(const Argument& argument) const override;
+  std::vector<std::string> Missing(const Argument& argument) const override;
+
+ private:
+  struct Choice {
+    const Curve* curve = nullptr;
+    CollectiveImpl implementation = CollectiveImpl::kNccl;
+    Launch launch = Launch::kGraph;
+    absl::string_view note;
+  };
+  Price Evaluate(const Argument& argument) const override;
+  Choice Choose(const Argument& argument) const;
+  size_t Wanted(double bytes) const;
+
+  CollectiveOp op_;
+  int group_size_;
+  absl::InlinedVector<CollectivePath, 3> paths_;
+  // By path, then by launch; null: not measured.
+  absl::InlinedVector<std::array<const Curve*, 2>, 3> curves_;
+};
+
+// Dispatch and combine by a library; argument: tokens of a rank.
+class ExchangeOperation final : public Operation {
+ public:
+  ExchangeOperation(const Profile& profile, const ExchangeUse& use);
+  bool Is(const ExchangeUse& use) const;
+  std::string Source(const Argument& argument) const override;
+  std::vector<std::string> Missing(const Argument& argument) const override;
+
+ private:
+  ExchangeCurveKey Key(ExchangeStage stage) const;
+  Price Evaluate(const Argument& argument) const override;
+  ExchangeUse use_;
+  const Curve *dispatch_, *combine_;
+};
+
+// One more small kernel in a CUDA graph.
+class KernelNodeOperation final : public Operation {
+ public:
+  explicit KernelNodeOperation(const Profile& profile);
+  std::string Source(const Argument& argument) const override;
+  std::vector<std::string> Missing(const Argument& argument) const override;
+
+ private:
+  Price Evaluate(const Argument& argument) const override;
+  std::optional<Estimate> node_;
+};
+
+}  // namespace fabricwise

@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/model/pricer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "server/model/operation.h"
+
+namespace fabricwise {
+namespace {
+
+double Tokens(const StepLoad& load, TokenBasis basis) {
+  switch (basis) {
+    case TokenBasis::kRank:
+      return load.rank_tokens;
+    case TokenBasis::kRankSlice:
+      return load.slice_tokens;
+    case TokenBasis::kStage:
+      return load.stage_tokens;
+    case TokenBasis::kOutput:
+      return load.output_rows;
+  }
+  return load.rank_tokens;
+}
+
+// What an item asks of its operation.
+enum class Asks {
+  kTokens,       // tokens of its basis, times `factor`
+  kDecode,       // the decoding sequences at their context
+  kPrompt,       // the prompt tokens at theirs
+  kPerSequence,  // `factor` bytes for each decoding sequence
+  kNothing,
+};
+
+Argument ArgumentOf(Asks asks, TokenBasis basis, double factor,
+                    const StepLoad& load, Launch launch) {
+  switch (asks) {
+    case Asks::kTokens:
+      return {.size = Tokens(load, basis) * factor, .launch = launch};
+    case Asks::kDecode:
+      return {.size = static_cast<double>(load.rank_sequences) *
+                      load.context_tokens * factor,
+              .sequences = static_cast<double>(load.rank_sequences),
+              .context = load.context_tokens};
+    case Asks::kPrompt:
+      return {.size = load.prompt_tokens, .context = load.prompt_context};
+    case Asks::kPerSequence:
+      return {.size = static_cast<double>(load.rank_sequences) * factor};
+    case Asks::kNothing:
+      break;
+  }
+  return {};
+}
+
+// How often what stands in a section is waited for in one step of all micro-
+// batches. Layers split evenly; the extra ones of an uneven split are on all
+// stages but the last.
+struct Multiplicity {
+  double embedding = 1, layers = 1, head = 1, boundary = 0;
+
+  double Of(Section section) const {
+    switch (section) {
+      case Section::kEmbedding:
+        return embedding;
+      case Section::kLayers:
+        return layers;
+      case Section::kHead:
+        return head;
+      case Section::kBoundary:
+        return boundary;
+    }
+    return 1;
+  }
+};
+
+struct SectionTimes {
+  double embedding = 0, layers = 0, head = 0, boundary = 0;
+
+  double& Of(Section section) {
+    switch (section) {
+      case Section::kEmbedding:
+        return embedding;
+      case Section::kLayers:
+        return layers;
+      case Section::kHead:
+        return head;
+      case Section::kBoundary:
+        return boundary;
+    }
+    return layers;
+  }
+};
+
+}  // namespace
+
+class Pricer::Bound {
+ public:
+  struct Item {
+    Operation* operation = nullptr;
+    absl::string_view name;
+    Asks asks = Asks::kNothing;
+    TokenBasis basis = TokenBasis::kRank;
+    double factor = 1;
+    double count = 0;
+    Section section = Section::kLayers;
+    bool communication = false;
+    absl::string_view note;
+  };
+
+  absl::InlinedVector<Item, 32> items;
+  int pipeline = 1;
+  int64_t num_layers = 1;
+  double host_seconds = 0;
+};
+
+struct Pricer::State {
+  const Profile& profile;
+  CostScope scope;
+  double routing_skew;
+  std::vector<std::unique_ptr<GemmOperation>> gemms;
+  std::vector<std::unique_ptr<ExpertsOperation>> experts;
+  std::vector<std::unique_ptr<AttentionOperation>> attention;
+  std::vector<std::unique_ptr<PromptAttentionOperation>> prompt_attention;
+  std::vector<std::unique_ptr<CollectiveOperation>> collectives;
+  std::vector<std::unique_ptr<ExchangeOperation>> exchanges;
+  MemoryOperation copy;
+  KernelNodeOperation node;
+
+  State(const Profile& of, CostScope what, double skew)
+      : profile(of),
+        scope(what),
+        routing_skew(skew),
+        copy(of, MemoryOp::kCopy),
+        node(of) {}
+
+  // The operation of `key`, made by `make` when first asked for.
+  template <typename T, typename Is, typename Make>
+  static T* Intern(std::vector<std::unique_ptr<T>>& known, const Is& is,
+                   const Make& make) {
+    for (const auto& operation : known) {
+      if (is(*operation)) return operation.get();
+    }
+    known.push_back(make());
+    return known.back().get();
+  }
+
+  void BindCollective(const CollectiveUse& use, Bound& bound) {
+    const auto operation = [&](CollectiveOp op) {
+      return Intern(
+          collectives,
+          [&](const CollectiveOperation& known) {
+            return known.Is(op, use.group_size, use.paths);
+          },
+          [&] {
+            return std::make_unique<CollectiveOperation>(
+                profile, op, use.group_size, use.paths);
+          });
+    };
+    const auto add = [&](const CollectiveStep& step, absl::string_view note) {
+      bound.items.push_back({.operation = operation(step.op),
+                             .name = use.name,
+                             .asks = Asks::kTokens,
+                             .basis = step.tokens,
+                             .factor = step.bytes_per_token,
+                             .count = use.count,
+                             .section = use.section,
+                             .communication = true,
+                             .note = note});
+    };
+    const bool measured = std::all_of(use.steps.begin(), use.steps.end(),
+                                      [&](const CollectiveStep& step) {
+                                        return operation(step.op)->Measured();
+                                      });
+    const bool stands_in = !measured && !use.stand_in.empty() &&
+                           std::all_of(use.stand_in.begin(), use.stand_in.end(),
+                                       [&](const CollectiveStep& step) {
+                                         return operation(step.op)->Measured();
+                                       });
+    if (stands_in) {
+      for (const CollectiveStep& step : use.stand_in) {
+        add(step,
+            "not measured: one all-reduce moves the same bytes and stands in");
+      }
+      return;
+    }
+    for (const CollectiveStep& step : use.steps) add(step, {});
+  }
+};
+
+Pricer::Pricer(const Profile& profile, CostScope scope, double routing_skew)
+    : state_(std::make_unique<State>(profile, scope, routing_skew)) {}
+
+Pricer::~Pricer() = default;
+
+std::shared_ptr<const Pricer::Bound> Pricer::Bind(const Recipe& recipe) {
+  State& state = *state_;
+  auto bound = std::make_shared<Bound>();
+  bound->pipeline = recipe.plan.pipeline;
+  bound->num_layers = recipe.num_layers;
+  for (const CollectiveUse& use : recipe.collectives) {
+    state.BindCollective(use, *bound);
+  }
+  for (const ExchangeUse& use : recipe.exchanges) {
+    bound->items.push_back(
+        {.operation = State::Intern(
+             state.exchanges,
+             [&](const ExchangeOperation& known) { return known.Is(use); },
+             [&] {
+               return std::make_unique<ExchangeOperation>(state.profile, use);
+             }),
+         .name = use.name,
+         .asks = Asks::kTokens,
+         .basis = TokenBasis::kRankSlice,
+         .count = use.count,
+         .communication = true});
+  }
+  if (state.scope == CostScope::kCommunication) return bound;
+
+  bound->host_seconds = recipe.host_seconds;
+  for (const GemmUse& use : recipe.gemms) {
+    bound->items.push_back({.operation = State::Intern(
+                                state.gemms,
+                                [&](const GemmOperation& known) {
+                                  return known.Is(use.format, use.n, use.k);
+                                },
+                                [&] {
+                                  return std::make_unique<GemmOperation>(
+                                      state.profile, use.format, use.n, use.k);
+                                }),
+                            .name = use.name,
+                            .asks = Asks::kTokens,
+                            .basis = use.rows,
+                            .count = use.count,
+                            .section = use.section});
+  }
+  for (const AttentionUse& use : recipe.attention) {
+    bound->items.push_back(
+        {.operation = State::Intern(
+             state.attention,
+             [&](const AttentionOperation& known) { return known.Is(use); },
+             [&] {
+               return std::make_unique<AttentionOperation>(state.profile, use);
+             }),
+         .name = use.name,
+         .asks = Asks::kDecode,
+         .factor = use.kv_bytes_per_token,
+         .count = use.count});
+    bound->items.push_back(
+        {.operation = State::Intern(
+             state.prompt_attention,
+             [&](const PromptAttentionOperation& known) {
+               return known.Is(use);
+             },
+             [&] {
+               return std::make_unique<PromptAttentionOperation>(state.profile,
+                                                                 use);
+             }),
+         .name = "attention of prompts",
+         .asks = Asks::kPrompt,
+         .count = use.count});
+  }
+  for (const StateUse& use : recipe.states) {
+    // A copy reads and writes; so does an update in place.
+    bound->items.push_back({.operation = &state.copy,
+                            .name = use.name,
+                            .asks = Asks::kPerSequence,
+                            .factor = use.bytes_per_sequence / 2,
+                            .count = use.count});
+  }
+  for (const ExpertsUse& use : recipe.experts) {
+    bound->items.push_back(
+        {.operation = State::Intern(
+             state.experts,
+             [&](const ExpertsOperation& known) { return known.Is(use); },
+             [&] {
+               return std::make_unique<ExpertsOperation>(state.profile, use,
+                                                         state.routing_skew);
+             }),
+         .name = "experts",
+         .asks = Asks::kTokens,
+         .basis = TokenBasis::kStage,
+         .count = use.count});
+  }
+  bound->items.push_back({.operation = &state.node,
+                          .name = "small kernels",
+                          .count = recipe.small_kernels});
+  return bound;
+}
+
+namespace {
+
+// A pipeline's timing: what is waited for, how often.
+struct Pipeline {
+  Multiplicity multiplicity;
+  double seconds = 0, slowest_stage = 0, through = 0;
+};
+
+Pipeline Time(const SectionTimes& times, int pipeline, int64_t num_layers,
+              int64_t micro_batches) {
+  Pipeline result;
+  if (pipeline == 1) {
+    result.seconds = times.embedding + times.layers + times.head;
+    result.slowest_stage = result.through = result.seconds;
+    return result;
+  }
+  const auto layers = static_cast<double>(num_layers);
+  const int64_t base = num_layers / pipeline;
+  const double last_share = static_cast<double>(base) / layers;
+  const double other_share =
+      static_cast<double>(base + (num_layers % pipeline > 0 ? 1 : 0)) / layers;
+  const double first =
+      times.layers * other_share + times.embedding + times.boundary;
+  const double last = times.layers * last_share + times.head + times.boundary;
+  const auto batches = static_cast<double>(micro_batches);
+  result.slowest_stage = std::max(first, last);
+  result.through = times.embedding + times.layers + times.head +
+                   times.boundary * (pipeline - 1);
+  const double period = batches * result.slowest_stage;
+  if (period >= result.through) {
+    const bool first_slowest = first >= last;
+    result.multiplicity = {
+        .embedding = first_slowest ? batches : 0,
+        .layers = batches * (first_slowest ? other_share : last_share),
+        .head = first_slowest ? 0 : batches,
+        .boundary = batches};
+    result.seconds = period;
+  } else {
+    result.multiplicity = {.boundary = static_cast<double>(pipeline - 1)};
+    result.seconds = result.through;
+  }
+  return result;
+}
+
+}  // namespace
+
+StepPrice Pricer::Price(const Bound& bound, const StepLoad& load,
+                        Launch launch) {
+  StepPrice result;
+  SectionTimes times, variances;
+  for (const Bound::Item& item : bound.items) {
+    const Argument argument =
+        ArgumentOf(item.asks, item.basis, item.factor, load, launch);
+    const fabricwise::Price& price = item.operation->At(argument);
+    if (!price.known) {
+      result.answerable = false;
+      return result;
+    }
+    const double seconds = price.seconds * item.count;
+    const double sigma = seconds * price.relative_sigma;
+    times.Of(item.section) += seconds;
+    variances.Of(item.section) += sigma * sigma;
+    if (seconds > 0) result.standing = Worse(result.standing, price.standing);
+  }
+  const Pipeline pipeline =
+      Time(times, bound.pipeline, bound.num_layers, load.micro_batches);
+  const auto square = [](double x) { return x * x; };
+  const Multiplicity& times_waited = pipeline.multiplicity;
+  result.sigma_seconds =
+      std::sqrt(variances.embedding * square(times_waited.embedding) +
+                variances.layers * square(times_waited.layers) +
+                variances.head * square(times_waited.head) +
+                variances.boundary * square(times_waited.boundary));
+  result.seconds = pipeline.seconds + bound.host_seconds;
+  result.slowest_stage_seconds = pipeline.slowest_stage;
+  result.through_seconds = pipeline.through + bound.host_seconds;
+  return result;
+}
+
+ExplainedPrice Pricer::Explain(const Bound& bound, const StepLoad& load,
+                               Launch launch) {
+  ExplainedPrice result{.price = Price(bound, load, launch)};
+  SectionTimes times;
+  for (const Bound::Item& item : bound.items) {
+    const Argument argument =
+        ArgumentOf(item.asks, item.basis, item.factor, load, launch);
+    const fabricwise::Price price = item.operation->At(argument);
+    if (!price.known) {
+      for (std::string& missing : item.operation->Missing(argument)) {
+        if (std::find(result.missing.begin(), result.missing.end(), missing) ==
+            result.missing.end()) {
+          result.missing.push_back(std::move(missing));
+        }
+      }
+      continue;
+    }
+    times.Of(item.section) += price.seconds * item.count;
+  }
+  if (!result.missing.empty()) return result;
+
+  const Multiplicity multiplicity =
+      Time(times, bound.pipeline, bound.num_layers, load.micro_batches)
+          .multiplicity;
+  for (const Bound::Item& item : bound.items) {
+    const Argument argument =
+        ArgumentOf(item.asks, item.basis, item.factor, load, launch);
+    const fabricwise::Price& price = item.operation->At(argument);
+    const double count = item.count * multiplicity.Of(item.section);
+    if (price.seconds * count == 0) continue;
+    result.terms.push_back(
+        {.name = std::string(item.name),
+         .seconds = price.seconds * count,
+         .count = count,
+         .standing = price.standing,
+         .source = item.operation->Source(argument),
+         .size = argument.size,
+         .relative_sigma = price.relative_sigma,
+         .note = std::string(item.note.empty() ? price.note : item.note),
+         .communication = item.communication});
+  }
+  if (bound.host_seconds > 0) {
+    result.terms.push_back({.name = "host",
+                            .seconds = bound.host_seconds,
+                            .count = 1,
+                            .stated = true,
+                            .source = "stated"});
+  }
+  return result;
+}
+
+}  // namespace fabricwise

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Prices recipes: step time = sum over kernels and collectives of count times
+// the measured value of the path that the engine would take.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "server/domain/recipe.h"
+#include "server/domain/workload.h"
+#include "server/model/load.h"
+#include "server/model/term.h"
+#include "server/profile/profile.h"
+
+namespace fabricwise {
+
+// One step of a plan, without its explanation.
+struct StepPrice {
+  bool answerable = true;
+  double seconds = 0;
+  // One standard deviation from the spread of the curves alone, in seconds.
+  double sigma_seconds = 0;
+  Standing standing = Standing::kMeasured;
+  // The slowest stage and the way through all, for pipelines filled once.
+  double slowest_stage_seconds = 0;
+  double through_seconds = 0;
+};
+
+// The same with its terms, which add up to `seconds`, or with what is missing.
+struct ExplainedPrice {
+  StepPrice price;
+  std::vector<Term> terms;
+  std::vector<std::string> missing;  // measurements, canonical, no duplicates
+};
+
+// Prices any number of recipes over one profile. What several recipes or loads
+// have in common is looked up once. Not thread-safe; made for one question.
+class Pricer {
+ public:
+  // Borrows `profile`.
+  Pricer(const Profile& profile, CostScope scope, double routing_skew);
+  ~Pricer();
+  Pricer(const Pricer&) = delete;
+  Pricer& operator=(const Pricer&) = delete;
+
+  // A recipe bound to its curves. Borrows from the pricer and the recipe.
+  class Bound;
+  std::shared_ptr<const Bound> Bind(const Recipe& recipe);
+
+  // `launch`: how the step's collectives are launched.
+  StepPrice Price(const Bound& bound, const StepLoad& load, Launch launch);
+  ExplainedPrice Explain(const Bound& bound, const StepLoad& load,
+                         Launch launch);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace fabricwise

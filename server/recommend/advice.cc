@@ -1,0 +1,577 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/recommend/advice.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "server/base/status_macros.h"
+#include "server/model/load.h"
+#include "server/model/pricer.h"
+#include "server/recommend/confidence.h"
+#include "server/recommend/enumerate.h"
+
+namespace fabricwise {
+namespace {
+
+// Two plans within this of each other are equal: runs of one benchmark on one
+// idle machine differ by as much.
+constexpr double kTieRatio = 0.01;
+
+// What another plan must be better by before the running one is left: between
+// the noise of repeated serving benchmarks of one configuration (2 to 8 %) and
+// gains that are worth a restart.
+constexpr double kSwitchMargin = 0.05;
+
+// Flip points are looked for up to here, or to the asked concurrency.
+constexpr int64_t kFlipRange = 1024;
+// Step of the coarse search: each range of concurrencies is halved until its
+// ends agree.
+constexpr int64_t kFlipStep = 4;
+// Plans kept for the fine search, from each end of a range.
+constexpr size_t kContenders = 3;
+
+constexpr size_t kSweepPlans = 3;
+constexpr size_t kNamedInErrors = 4;
+
+int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+struct Candidate {
+  const Engine* engine;
+  Recipe recipe;
+  std::shared_ptr<const Pricer::Bound> bound;
+  std::string mode;
+  int gpus;
+  int complexity;
+
+  const Plan& plan() const { return recipe.plan; }
+};
+
+// What a plan does at one concurrency.
+struct Outcome {
+  const Candidate* candidate = nullptr;
+  StepPrice price;
+  double tpot_seconds = 0;
+  double tokens_per_second = 0;
+  std::optional<double> ttft_seconds;
+  bool answerable = true;
+  bool fits = true;
+  bool misses = false;
+};
+
+std::string Gibibytes(int64_t bytes) {
+  return absl::StrFormat(
+      "%.1f GiB", static_cast<double>(bytes) / static_cast<double>(1 << 30));
+}
+
+std::string MemoryReason(const MemoryUse& use) {
+  const int64_t fixed = use.total_bytes() - use.kv_cache_bytes;
+  std::string reason =
+      absl::StrCat("needs ", Gibibytes(use.total_bytes()), " per GPU (weights ",
+                   Gibibytes(use.weights_bytes), ", KV cache ",
+                   Gibibytes(use.kv_cache_bytes), ", other ",
+                   Gibibytes(use.activation_bytes + use.communicator_bytes),
+                   "); usable ", Gibibytes(use.available_bytes));
+  if (fixed < use.available_bytes && use.max_concurrency.value_or(0) > 0) {
+    absl::StrAppend(&reason, "; fits up to concurrency ", *use.max_concurrency);
+  }
+  return reason;
+}
+
+// One question over one profile, at any number of concurrencies.
+class Advisor {
+ public:
+  Advisor(const ModelShape& model, const Question& question,
+          const Profile& profile)
+      : model_(model),
+        question_(question),
+        profile_(profile),
+        pricer_(profile, question.scope, question.workload.routing_skew) {
+    for (const Gpu& gpu : profile.fingerprint().gpus) {
+      gpu_memory_bytes_ = gpu_memory_bytes_ == 0
+                              ? gpu.memory_bytes
+                              : std::min(gpu_memory_bytes_, gpu.memory_bytes);
+    }
+    const absl::Span<const EngineId> engines =
+        question.engines.empty() ? AllEngines()
+                                 : absl::MakeConstSpan(question.engines);
+    const std::vector<int> counts = question.gpus.count > 0
+                                        ? std::vector<int>{question.gpus.count}
+                                        : GpuCounts(profile.gpu_count());
+    for (EngineId id : engines) {
+      for (int count : counts) AddPlans(GetEngine(id), count);
+    }
+  }
+
+  // All that can be costed and may run at `concurrency`, best first. What
+  // cannot goes to `ruled_out` and `not_answerable` where given.
+  std::vector<Outcome> Rank(int64_t concurrency,
+                            std::vector<RuledOut>* ruled_out,
+                            std::vector<NotAnswerable>* not_answerable) {
+    std::vector<Outcome> ranked;
+    for (const Candidate& candidate : candidates_) {
+      Outcome outcome = Evaluate(candidate, concurrency);
+      if (!outcome.fits && !question_.limits.ignore_memory) {
+        if (ruled_out != nullptr) {
+          ruled_out->push_back({candidate.engine->id(), candidate.mode,
+                                MemoryReason(Memory(candidate, concurrency))});
+        }
+        continue;
+      }
+      if (!outcome.answerable) {
+        if (not_answerable != nullptr) {
+          not_answerable->push_back({candidate.engine->id(), candidate.mode,
+                                     Missing(candidate, concurrency)});
+        }
+        continue;
+      }
+      ranked.push_back(std::move(outcome));
+    }
+    Sort(ranked);
+    return ranked;
+  }
+
+  // The best of `among` at `concurrency`; null: none can be answered.
+  const Candidate* Best(absl::Span<const Candidate* const> among,
+                        int64_t concurrency) {
+    std::vector<Outcome> outcomes;
+    for (const Candidate* candidate : among) {
+      Outcome outcome = Evaluate(*candidate, concurrency);
+      if (outcome.answerable &&
+          (outcome.fits || question_.limits.ignore_memory)) {
+        outcomes.push_back(std::move(outcome));
+      }
+    }
+    if (outcomes.empty()) return nullptr;
+    MoveBestToFront(outcomes);
+    return outcomes.front().candidate;
+  }
+
+  PlanAdvice Explain(const Outcome& outcome, int64_t concurrency) {
+    const Candidate& candidate = *outcome.candidate;
+    const Workload workload = At(concurrency);
+    PlanAdvice advice{.engine = candidate.engine->id(),
+                      .plan = candidate.plan(),
+                      .mode = candidate.mode,
+                      .tpot_seconds = outcome.tpot_seconds,
+                      .ttft_seconds = outcome.ttft_seconds,
+                      .output_tokens_per_second = outcome.tokens_per_second,
+                      .memory = Memory(candidate, concurrency),
+                      .basis = outcome.price.standing};
+    if (!advice.ttft_seconds.has_value()) {
+      advice.ttft_seconds = TimeToFirstToken(candidate, workload);
+    }
+    advice.terms =
+        pricer_
+            .Explain(*candidate.bound, Load(candidate, workload), StepLaunch())
+            .terms;
+    const double sigma = Sigma(outcome);
+    advice.tpot_low_seconds =
+        std::max(0.0, outcome.tpot_seconds - kDeviate90 * sigma);
+    advice.tpot_high_seconds = outcome.tpot_seconds + kDeviate90 * sigma;
+    advice.launch =
+        candidate.engine->Launch(model_, candidate.plan(), workload);
+    AddMisses(advice);
+    return advice;
+  }
+
+  Confidence ComputeConfidence(const std::vector<Outcome>& ranked) const {
+    Confidence confidence{.model_residual_ratio = Residual()};
+    std::vector<Uncertain> values;
+    for (const Outcome& outcome : ranked) {
+      if (outcome.misses != ranked.front().misses) break;
+      values.push_back({Cost(outcome), Cost(outcome) * Sigma(outcome) /
+                                           outcome.price.seconds});
+    }
+    confidence.probability_first_is_best = ProbabilityFirstIsLeast(values);
+    if (values.size() > 1) {
+      confidence.margin_ratio = values[1].mean / values[0].mean - 1;
+    }
+    return confidence;
+  }
+
+  // Concurrencies in [low, high] at which the best mode changes.
+  std::vector<FlipPoint> FlipPoints(int64_t low, int64_t high) {
+    std::vector<int64_t> grid;
+    for (int64_t at = low; at < high; at *= kFlipStep) grid.push_back(at);
+    grid.push_back(high);
+    std::vector<const Candidate*> contenders;
+    for (int64_t at : grid) {
+      const std::vector<Outcome> ranked = Rank(at, nullptr, nullptr);
+      for (size_t i = 0; i < std::min(kContenders, ranked.size()); ++i) {
+        const Candidate* candidate = ranked[i].candidate;
+        if (std::find(contenders.begin(), contenders.end(), candidate) ==
+            contenders.end()) {
+          contenders.push_back(candidate);
+        }
+      }
+    }
+    std::vector<FlipPoint> flips;
+    for (size_t i = 1; i < grid.size(); ++i) {
+      Bisect(contenders, grid[i - 1], Best(contenders, grid[i - 1]), grid[i],
+             Best(contenders, grid[i]), flips);
+    }
+    return flips;
+  }
+
+  std::vector<RuledOut>& refused() { return refused_; }
+
+  // Why there is no plan at all.
+  absl::Status NoPlan(const std::vector<RuledOut>& ruled_out,
+                      const std::vector<NotAnswerable>& not_answerable) const {
+    if (!not_answerable.empty()) {
+      std::vector<std::string> missing;
+      for (const NotAnswerable& plan : not_answerable) {
+        for (const std::string& one : plan.missing_measurements) {
+          if (std::find(missing.begin(), missing.end(), one) == missing.end()) {
+            missing.push_back(one);
+          }
+        }
+      }
+      const size_t named = std::min(kNamedInErrors, missing.size());
+      return absl::FailedPreconditionError(absl::StrCat(
+          "no plan can be answered from profile '", profile_.name(),
+          "'; not measured: ",
+          absl::StrJoin(missing.begin(),
+                        missing.begin() + static_cast<std::ptrdiff_t>(named),
+                        ", "),
+          missing.size() > named
+              ? absl::StrCat(" and ", missing.size() - named, " more")
+              : ""));
+    }
+    std::string reasons;
+    for (size_t i = 0; i < std::min(kNamedInErrors, ruled_out.size()); ++i) {
+      absl::StrAppend(&reasons, i > 0 ? "; " : "", ruled_out[i].mode, ": ",
+                      ruled_out[i].reason);
+    }
+    return absl::FailedPreconditionError(
+        absl::StrCat("no plan can run: ", reasons));
+  }
+
+ private:
+  void AddPlans(const Engine& engine, int count) {
+    for (const Plan& plan : EnumeratePlans(model_, engine, count)) {
+      if (auto refusal = engine.Refusal(model_, plan, profile_.fingerprint())) {
+        refused_.push_back({engine.id(), ModeName(plan), *std::move(refusal)});
+        continue;
+      }
+      Candidate& candidate = candidates_.emplace_back(Candidate{
+          .engine = &engine,
+          .recipe = engine.MakeRecipe(model_, plan, profile_.fingerprint()),
+          .mode = ModeName(plan),
+          .gpus = plan.gpus(),
+          .complexity = Complexity(plan)});
+      Recipe& recipe = candidate.recipe;
+      if (question_.host_seconds_per_step >= 0) {
+        recipe.host_seconds = question_.host_seconds_per_step;
+      }
+      if (question_.workload.extra_all_reduces > 0) AddAllReduces(recipe);
+      candidate.bound = pricer_.Bind(recipe);
+    }
+  }
+
+  // All-reduces that the asker saw beside the model's own.
+  void AddAllReduces(Recipe& recipe) const {
+    for (const CollectiveUse& use : recipe.collectives) {
+      if (use.steps.front().op != CollectiveOp::kAllReduce) continue;
+      CollectiveUse extra = use;
+      extra.name = "all_reduce extra";
+      extra.section = Section::kLayers;
+      extra.count = static_cast<double>(question_.workload.extra_all_reduces);
+      recipe.collectives.push_back(std::move(extra));
+      return;
+    }
+  }
+
+  Workload At(int64_t concurrency) const {
+    Workload workload = question_.workload;
+    workload.concurrency = concurrency;
+    return workload;
+  }
+
+  Launch StepLaunch() const {
+    // Prompts run outside of CUDA graphs.
+    return question_.workload.phase == Phase::kPrefill ? Launch::kEager
+                                                       : Launch::kGraph;
+  }
+
+  static int64_t RankPromptTokens(const Plan& plan, const Workload& workload) {
+    return CeilDivide(CeilDivide(workload.concurrency, plan.replicas),
+                      plan.attention_dp) *
+           workload.input_tokens;
+  }
+
+  StepLoad Load(const Candidate& candidate, const Workload& workload) const {
+    if (workload.phase != Phase::kPrefill) {
+      return DecodeLoad(workload, candidate.plan());
+    }
+    const int64_t tokens = RankPromptTokens(candidate.plan(), workload);
+    return PromptLoad(
+        workload, candidate.plan(),
+        static_cast<double>(std::min(tokens, candidate.recipe.chunk_tokens)));
+  }
+
+  // A prompt admitted while all others decode. nullopt: not asked for, or not
+  // answerable.
+  std::optional<double> TimeToFirstToken(const Candidate& candidate,
+                                         const Workload& workload) {
+    if (workload.phase != Phase::kSteadyState ||
+        question_.scope != CostScope::kStep) {
+      return std::nullopt;
+    }
+    const int64_t chunk =
+        std::min(workload.input_tokens, candidate.recipe.chunk_tokens);
+    const auto chunks =
+        static_cast<double>(CeilDivide(workload.input_tokens, chunk));
+    const StepPrice price = pricer_.Price(
+        *candidate.bound, AdmissionLoad(workload, candidate.plan(), chunk),
+        Launch::kEager);
+    if (!price.answerable) return std::nullopt;
+    return price.through_seconds + (chunks - 1) * price.slowest_stage_seconds;
+  }
+
+  MemoryUse Memory(const Candidate& candidate, int64_t concurrency) const {
+    return ComputeMemory(candidate.recipe, At(concurrency), gpu_memory_bytes_);
+  }
+
+  Outcome Evaluate(const Candidate& candidate, int64_t concurrency) {
+    const Workload workload = At(concurrency);
+    Outcome outcome{.candidate = &candidate};
+    // Where only communication counts, so does no memory.
+    outcome.fits = question_.scope == CostScope::kCommunication ||
+                   Memory(candidate, concurrency).fits;
+    if (!outcome.fits && !question_.limits.ignore_memory) return outcome;
+    outcome.price = pricer_.Price(*candidate.bound, Load(candidate, workload),
+                                  StepLaunch());
+    outcome.answerable = outcome.price.answerable;
+    if (!outcome.answerable) return outcome;
+    const double sequences = static_cast<double>(concurrency);
+    if (workload.phase == Phase::kPrefill) {
+      const auto steps = static_cast<double>(
+          CeilDivide(RankPromptTokens(candidate.plan(), workload),
+                     candidate.recipe.chunk_tokens));
+      const double seconds = outcome.price.through_seconds +
+                             (steps - 1) * outcome.price.slowest_stage_seconds;
+      outcome.ttft_seconds = seconds;
+      outcome.tokens_per_second =
+          sequences * static_cast<double>(workload.input_tokens) / seconds;
+    } else {
+      outcome.tpot_seconds = outcome.price.seconds;
+      // A plan without communication costs nothing where only that counts.
+      outcome.tokens_per_second = outcome.price.seconds > 0
+                                      ? sequences / outcome.price.seconds
+                                      : HUGE_VAL;
+    }
+    const Limits& limits = question_.limits;
+    if (std::isfinite(limits.max_ttft_seconds) &&
+        !outcome.ttft_seconds.has_value()) {
+      outcome.ttft_seconds = TimeToFirstToken(candidate, workload);
+    }
+    outcome.misses = outcome.tpot_seconds > limits.max_tpot_seconds ||
+                     outcome.ttft_seconds.value_or(0) > limits.max_ttft_seconds;
+    return outcome;
+  }
+
+  // What the objective wants least of, in seconds.
+  double Cost(const Outcome& outcome) const {
+    if (question_.objective == Objective::kLatency &&
+        question_.workload.phase != Phase::kPrefill) {
+      return outcome.tpot_seconds;
+    }
+    return 1 / outcome.tokens_per_second;
+  }
+
+  double Residual() const {
+    return question_.scope == CostScope::kStep ? kAssumedResidual : 0;
+  }
+
+  double Sigma(const Outcome& outcome) const {
+    return std::hypot(outcome.price.sigma_seconds,
+                      Residual() * outcome.price.seconds);
+  }
+
+  void Sort(std::vector<Outcome>& outcomes) const {
+    if (outcomes.empty()) return;
+    std::stable_sort(outcomes.begin(), outcomes.end(),
+                     [this](const Outcome& a, const Outcome& b) {
+                       if (a.misses != b.misses) return b.misses;
+                       return Cost(a) < Cost(b);
+                     });
+    MoveBestToFront(outcomes);
+  }
+
+  // Of all within a tie of the best: fewest GPUs, then the simplest. Then the
+  // running mode, where it is within the margin.
+  void MoveBestToFront(std::vector<Outcome>& outcomes) const {
+    const auto better = [this](const Outcome& a, const Outcome& b) {
+      if (a.misses != b.misses) return b.misses;
+      return Cost(a) < Cost(b);
+    };
+    const Outcome& least =
+        *std::min_element(outcomes.begin(), outcomes.end(), better);
+    const double bound = Cost(least) * (1 + kTieRatio);
+    const bool misses = least.misses;
+    size_t best = outcomes.size(), running = outcomes.size();
+    for (size_t i = 0; i < outcomes.size(); ++i) {
+      const Outcome& outcome = outcomes[i];
+      if (outcome.misses != misses) continue;
+      const double cost = Cost(outcome);
+      if (outcome.candidate->mode == question_.current_mode &&
+          cost <= Cost(least) * (1 + kSwitchMargin)) {
+        running = std::min(running, i);
+      }
+      if (cost > bound) continue;
+      if (best == outcomes.size() || Preferred(outcome, outcomes[best])) {
+        best = i;
+      }
+    }
+    if (running < outcomes.size()) best = running;
+    std::rotate(outcomes.begin(),
+                outcomes.begin() + static_cast<std::ptrdiff_t>(best),
+                outcomes.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+  }
+
+  bool Preferred(const Outcome& a, const Outcome& b) const {
+    const Candidate &x = *a.candidate, &y = *b.candidate;
+    if (x.gpus != y.gpus) return x.gpus < y.gpus;
+    if (x.complexity != y.complexity) return x.complexity < y.complexity;
+    return Cost(a) < Cost(b);
+  }
+
+  std::vector<std::string> Missing(const Candidate& candidate,
+                                   int64_t concurrency) {
+    return pricer_
+        .Explain(*candidate.bound, Load(candidate, At(concurrency)),
+                 StepLaunch())
+        .missing;
+  }
+
+  void AddMisses(PlanAdvice& advice) const {
+    const Limits& limits = question_.limits;
+    if (advice.tpot_seconds > limits.max_tpot_seconds) {
+      advice.misses.push_back(absl::StrFormat(
+          "TPOT %.2f ms is over the limit of %.2f ms",
+          advice.tpot_seconds * 1e3, limits.max_tpot_seconds * 1e3));
+    }
+    if (advice.ttft_seconds.value_or(0) > limits.max_ttft_seconds) {
+      advice.misses.push_back(absl::StrFormat(
+          "TTFT %.1f ms is over the limit of %.1f ms",
+          *advice.ttft_seconds * 1e3, limits.max_ttft_seconds * 1e3));
+    }
+    if (!advice.memory.fits) {
+      advice.misses.push_back(
+          absl::StrCat("memory: ", MemoryReason(advice.memory)));
+    }
+  }
+
+  void Bisect(absl::Span<const Candidate* const> contenders, int64_t low,
+              const Candidate* at_low, int64_t high, const Candidate* at_high,
+              std::vector<FlipPoint>& flips) {
+    if (at_low == at_high || at_low == nullptr || at_high == nullptr) return;
+    if (high - low == 1) {
+      flips.push_back({high, at_low->mode, at_high->mode});
+      return;
+    }
+    const int64_t middle = low + (high - low) / 2;
+    const Candidate* at_middle = Best(contenders, middle);
+    Bisect(contenders, low, at_low, middle, at_middle, flips);
+    Bisect(contenders, middle, at_middle, high, at_high, flips);
+  }
+
+  const ModelShape& model_;
+  const Question& question_;
+  const Profile& profile_;
+  Pricer pricer_;
+  int64_t gpu_memory_bytes_ = 0;
+  std::deque<Candidate> candidates_;  // stable addresses
+  std::vector<RuledOut> refused_;
+};
+
+absl::Status ValidateFor(const ModelShape& model, const Question& question,
+                         const Profile& profile) {
+  RETURN_IF_ERROR(Validate(model));
+  RETURN_IF_ERROR(Validate(question));
+  if (question.gpus.count > profile.gpu_count()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "gpus.count is ", question.gpus.count, "; allowed: 1 to ",
+        profile.gpu_count(), ", the GPUs of profile '", profile.name(), "'"));
+  }
+  if (profile.gpu_count() == 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("profile '", profile.name(), "' names no GPU"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Advice> Recommend(const ModelShape& model,
+                                 const Question& question,
+                                 const Profile& profile) {
+  RETURN_IF_ERROR(ValidateFor(model, question, profile));
+  Advisor advisor(model, question, profile);
+  const int64_t concurrency = question.workload.concurrency;
+  Advice advice;
+  advice.ruled_out = std::move(advisor.refused());
+  const std::vector<Outcome> ranked =
+      advisor.Rank(concurrency, &advice.ruled_out, &advice.not_answerable);
+  if (ranked.empty()) {
+    return advisor.NoPlan(advice.ruled_out, advice.not_answerable);
+  }
+  const size_t count =
+      std::min(static_cast<size_t>(question.max_plans), ranked.size());
+  for (size_t i = 0; i < count; ++i) {
+    advice.plans.push_back(advisor.Explain(ranked[i], concurrency));
+  }
+  advice.confidence = advisor.ComputeConfidence(ranked);
+  advice.flip_points = advisor.FlipPoints(1, std::max(kFlipRange, concurrency));
+  return advice;
+}
+
+absl::StatusOr<SweepAdvice> Sweep(const ModelShape& model,
+                                  const Question& question,
+                                  absl::Span<const int64_t> concurrencies,
+                                  const Profile& profile) {
+  if (concurrencies.empty()) {
+    return absl::InvalidArgumentError("concurrencies is empty");
+  }
+  std::vector<int64_t> ascending(concurrencies.begin(), concurrencies.end());
+  std::sort(ascending.begin(), ascending.end());
+  ascending.erase(std::unique(ascending.begin(), ascending.end()),
+                  ascending.end());
+  for (int64_t concurrency : {ascending.front(), ascending.back()}) {
+    Question one = question;
+    one.workload.concurrency = concurrency;
+    RETURN_IF_ERROR(ValidateFor(model, one, profile));
+  }
+  Advisor advisor(model, question, profile);
+  SweepAdvice sweep;
+  absl::Status unanswered;
+  bool any = false;
+  for (int64_t concurrency : ascending) {
+    std::vector<RuledOut> ruled_out = advisor.refused();
+    std::vector<NotAnswerable> not_answerable;
+    const std::vector<Outcome> ranked =
+        advisor.Rank(concurrency, &ruled_out, &not_answerable);
+    SweepAdvice::Point& point = sweep.points.emplace_back();
+    point.concurrency = concurrency;
+    for (size_t i = 0; i < std::min(kSweepPlans, ranked.size()); ++i) {
+      point.plans.push_back(advisor.Explain(ranked[i], concurrency));
+    }
+    any = any || !ranked.empty();
+    if (ranked.empty()) {
+      unanswered = advisor.NoPlan(ruled_out, not_answerable);
+      point.unanswered = std::string(unanswered.message());
+    }
+  }
+  if (!any) return unanswered;
+  sweep.flip_points = advisor.FlipPoints(ascending.front(), ascending.back());
+  return sweep;
+}
+
+}  // namespace fabricwise

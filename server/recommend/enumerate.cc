@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/recommend/enumerate.h"
+
+#include <algorithm>
+
+namespace fabricwise {
+namespace {
+
+void AddExpertSplits(const Engine& engine, Plan plan,
+                     std::vector<Plan>& plans) {
+  const int stage = plan.stage_gpus();
+  if (stage == 1) {
+    plans.push_back(plan);
+    return;
+  }
+  for (int experts = 1; experts <= stage; ++experts) {
+    if (stage % experts != 0) continue;
+    plan.expert_parallel = experts;
+    plan.moe_tp = stage / experts;
+    for (ExpertTransport transport : engine.Transports(plan.attention_dp)) {
+      // Libraries and all-to-all bring a token to whole experts.
+      const bool whole = transport != ExpertTransport::kNone &&
+                         transport != ExpertTransport::kAllGatherReduceScatter;
+      if (whole && plan.moe_tp > 1) continue;
+      plan.transport = transport;
+      plans.push_back(plan);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Plan> EnumeratePlans(const ModelShape& model, const Engine& engine,
+                                 int gpu_count) {
+  std::vector<Plan> plans;
+  for (int r = 1; r <= gpu_count; ++r) {
+    if (gpu_count % r != 0) continue;
+    for (int p = 1; p <= gpu_count / r; ++p) {
+      if (gpu_count / r % p != 0) continue;
+      const int stage = gpu_count / r / p;
+      for (int d = 1; d <= stage; ++d) {
+        if (stage % d != 0) continue;
+        const Plan plan{.replicas = r,
+                        .pipeline = p,
+                        .attention_dp = d,
+                        .attention_tp = stage / d};
+        if (model.is_moe()) {
+          AddExpertSplits(engine, plan, plans);
+        } else if (d == 1) {
+          // Data-parallel ranks of a dense model are its replicas.
+          plans.push_back(plan);
+        }
+      }
+    }
+  }
+  std::stable_sort(plans.begin(), plans.end(),
+                   [](const Plan& a, const Plan& b) {
+                     return Complexity(a) < Complexity(b);
+                   });
+  return plans;
+}
+
+std::vector<int> GpuCounts(int gpu_count) {
+  std::vector<int> counts;
+  for (int count = 1; count < gpu_count; count *= 2) counts.push_back(count);
+  counts.push_back(gpu_count);
+  return counts;
+}
+
+int Complexity(const Plan& plan) {
+  int complexity = 0;
+  for (int size : {plan.replicas, plan.pipeline, plan.attention_dp,
+                   plan.attention_tp, plan.expert_parallel}) {
+    complexity += size > 1 ? 1 : 0;
+  }
+  if (plan.expert_parallel > 1 && plan.moe_tp > 1) ++complexity;
+  switch (plan.transport) {
+    case ExpertTransport::kNone:
+    case ExpertTransport::kAllGatherReduceScatter:
+      break;
+    case ExpertTransport::kNcclAllToAll:
+    case ExpertTransport::kDeepEpLowLatency:
+    case ExpertTransport::kDeepEpHighThroughput:
+    case ExpertTransport::kFlashinferNvlink:
+      ++complexity;
+      break;
+  }
+  return complexity;
+}
+
+}  // namespace fabricwise
