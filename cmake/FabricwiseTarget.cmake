@@ -91,3 +91,18 @@ function(fabricwise_test name)
   fabricwise_add_test(${name} LABEL ${ARG_LABEL} COMMAND ${name}
     TIMEOUT ${ARG_TIMEOUT})
 endfunction()
+
+# fabricwise_embed(out.cc HEADER header FUNCTION name FILES file...) makes a
+# source of the calling folder's build tree that holds the texts of `files`.
+function(fabricwise_embed source)
+  cmake_parse_arguments(ARG "" "HEADER;FUNCTION" "FILES" ${ARGN})
+  list(JOIN ARG_FILES "|" inputs)
+  add_custom_command(
+    OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${source}
+    COMMAND ${CMAKE_COMMAND} "-DINPUTS=${inputs}"
+            -DOUTPUT=${CMAKE_CURRENT_BINARY_DIR}/${source}
+            -DHEADER=${ARG_HEADER} -DFUNCTION=${ARG_FUNCTION}
+            -P ${PROJECT_SOURCE_DIR}/cmake/EmbedFiles.cmake
+    DEPENDS ${ARG_FILES} ${PROJECT_SOURCE_DIR}/cmake/EmbedFiles.cmake
+    COMMENT "Embed ${source}" VERBATIM)
+endfunction()

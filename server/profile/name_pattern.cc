@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/profile/name_pattern.h"
+
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "server/base/argument.h"
+#include "server/base/status_macros.h"
+
+namespace fabricwise {
+
+// Recursive descent over a pattern; each piece compiles to a program of its
+// own, and pieces are joined by copying.
+class PatternCompiler {
+ public:
+  using Op = NamePattern::Op;
+  using Program = NamePattern::Program;
+  using Bytes = std::bitset<256>;
+
+  explicit PatternCompiler(absl::string_view text) : text_(text) {}
+
+  absl::StatusOr<Program> Compile() {
+    if (text_.size() > NamePattern::kMaxBytes) return TooLong();
+    ASSIGN_OR_RETURN(Program program, Alternatives(0));
+    if (at_ < text_.size()) return Refuse("an unmatched )");
+    program.push_back({.op = Op::kAccept});
+    return program;
+  }
+
+  absl::StatusOr<Program> CompileGlob() {
+    if (text_.size() > NamePattern::kMaxBytes) return TooLong();
+    // (.*\.)? glob (\..*)? end
+    const Program any = Star(Byte(~Bytes()));
+    Program program = Optional(Join(any, Byte(Only('.'))));
+    for (const char c : text_) {
+      Append(&program, c == '*' ? any : Byte(Only(c)));
+    }
+    Append(&program, Optional(Join(Byte(Only('.')), any)));
+    program.push_back({.op = Op::kAtEnd});
+    program.push_back({.op = Op::kAccept});
+    return program;
+  }
+
+ private:
+  // Deep enough for any list seen, shallow enough for any stack.
+  static constexpr int kMaxDepth = 16;
+
+  static Bytes Only(char c) {
+    return Bytes().set(static_cast<unsigned char>(c));
+  }
+  static Program Byte(const Bytes& bytes) {
+    return {{.op = Op::kByte, .bytes = bytes}};
+  }
+  static void Append(Program* program, const Program& more) {
+    program->insert(program->end(), more.begin(), more.end());
+  }
+  static Program Join(Program first, const Program& second) {
+    Append(&first, second);
+    return first;
+  }
+  static int Size(const Program& program) {
+    return static_cast<int>(program.size());
+  }
+  static Program Optional(const Program& body) {
+    return Join({{.op = Op::kSplit, .first = 1, .second = Size(body) + 1}},
+                body);
+  }
+  static Program Star(const Program& body) {
+    return Join(
+        Join({{.op = Op::kSplit, .first = 1, .second = Size(body) + 2}}, body),
+        {{.op = Op::kJump, .first = -Size(body) - 1}});
+  }
+  static Program Plus(const Program& body) {
+    return Join(body, {{.op = Op::kSplit, .first = -Size(body), .second = 1}});
+  }
+  static Program Either(const Program& left, const Program& right) {
+    Program program = {
+        {.op = Op::kSplit, .first = 1, .second = Size(left) + 2}};
+    Append(&program, left);
+    program.push_back({.op = Op::kJump, .first = Size(right) + 1});
+    return Join(std::move(program), right);
+  }
+
+  absl::Status Refuse(absl::string_view what) const {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "pattern ", Quoted(text_), " has ", what, " at byte ", at_,
+        "; allowed: literals . \\. \\d \\w [] () (?:) | * + ? ^ $"));
+  }
+  absl::Status TooLong() const {
+    return NotAllowed(absl::StrCat("pattern ", Quoted(text_)),
+                      absl::StrCat(text_.size(), " bytes long"),
+                      absl::StrCat("at most ", NamePattern::kMaxBytes));
+  }
+
+  bool Next(char c) {
+    if (at_ >= text_.size() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+
+  absl::StatusOr<Program> Alternatives(int depth) {
+    ASSIGN_OR_RETURN(Program program, Sequence(depth));
+    while (Next('|')) {
+      ASSIGN_OR_RETURN(const Program other, Sequence(depth));
+      program = Either(program, other);
+    }
+    return program;
+  }
+
+  absl::StatusOr<Program> Sequence(int depth) {
+    Program program;
+    while (at_ < text_.size() && text_[at_] != '|' && text_[at_] != ')') {
+      ASSIGN_OR_RETURN(Program piece, Piece(depth));
+      bool repeated = false;
+      for (;; repeated = true) {
+        Program (*make)(const Program&) = Next('*')   ? Star
+                                          : Next('+') ? Plus
+                                          : Next('?') ? Optional
+                                                      : nullptr;
+        if (make == nullptr) break;
+        if (repeated) return Refuse("a repeated repetition");
+        piece = make(piece);
+        Next('?');  // lazy: other order of search, same names
+      }
+      Append(&program, piece);
+    }
+    return program;
+  }
+
+  absl::StatusOr<Program> Piece(int depth) {
+    const char c = text_[at_];
+    switch (c) {
+      case '(':
+        return Group(depth);
+      case '[':
+        return Class();
+      case '\\':
+        return Escape();
+      case '{':
+        return Refuse("a counted repetition");
+      case '*':
+      case '+':
+      case '?':
+        return Refuse("nothing to repeat");
+      default:
+        break;
+    }
+    ++at_;
+    if (c == '.') return Byte(~Bytes());
+    if (c == '^') return Program{{.op = Op::kAtStart}};
+    if (c == '$') return Program{{.op = Op::kAtEnd}};
+    return Byte(Only(c));
+  }
+
+  absl::StatusOr<Program> Group(int depth) {
+    if (depth >= kMaxDepth) return Refuse("groups nested too deep");
+    Next('(');
+    if (Next('?') && !Next(':')) return Refuse("an unknown kind of group");
+    ASSIGN_OR_RETURN(Program program, Alternatives(depth + 1));
+    if (!Next(')')) return Refuse("an unmatched (");
+    return program;
+  }
+
+  absl::StatusOr<Program> Escape() {
+    ASSIGN_OR_RETURN(const Bytes bytes, EscapedBytes());
+    return Byte(bytes);
+  }
+
+  absl::StatusOr<Bytes> EscapedBytes() {
+    Next('\\');
+    if (at_ >= text_.size()) return Refuse("nothing after \\");
+    const unsigned char c = static_cast<unsigned char>(text_[at_]);
+    Bytes bytes;
+    if (c == 'd' || c == 'w') {
+      for (size_t i = 0; i < bytes.size(); ++i) {
+        const auto byte = static_cast<unsigned char>(i);
+        bytes[i] = absl::ascii_isdigit(byte) ||
+                   (c == 'w' && (absl::ascii_isalpha(byte) || byte == '_'));
+      }
+    } else if (absl::ascii_ispunct(c)) {
+      bytes.set(c);
+    } else {
+      return Refuse("an unknown escape");
+    }
+    ++at_;
+    return bytes;
+  }
+
+  absl::StatusOr<Program> Class() {
+    Next('[');
+    const bool negated = Next('^');
+    Bytes bytes;
+    bool first = true;
+    while (first || !Next(']')) {
+      first = false;
+      if (at_ >= text_.size()) return Refuse("an unmatched [");
+      if (text_[at_] == '\\') {
+        ASSIGN_OR_RETURN(const Bytes escaped, EscapedBytes());
+        bytes |= escaped;
+        continue;
+      }
+      const auto low = static_cast<unsigned char>(text_[at_++]);
+      auto high = low;
+      if (at_ + 1 < text_.size() && text_[at_] == '-' &&
+          text_[at_ + 1] != ']') {
+        high = static_cast<unsigned char>(text_[at_ + 1]);
+        if (high < low || high == '\\') return Refuse("an odd range");
+        at_ += 2;
+      }
+      for (int byte = low; byte <= high; ++byte) {
+        bytes.set(static_cast<size_t>(byte));
+      }
+    }
+    return Byte(negated ? ~bytes : bytes);
+  }
+
+  absl::string_view text_;
+  size_t at_ = 0;
+};
+
+absl::StatusOr<NamePattern> NamePattern::Regex(absl::string_view text) {
+  ASSIGN_OR_RETURN(Program program, PatternCompiler(text).Compile());
+  return NamePattern(std::move(program));
+}
+
+absl::StatusOr<NamePattern> NamePattern::Glob(absl::string_view text) {
+  ASSIGN_OR_RETURN(Program program, PatternCompiler(text).CompileGlob());
+  return NamePattern(std::move(program));
+}
+
+bool NamePattern::Matches(absl::string_view name, int64_t* steps_left) const {
+  // All places in the program that the bytes so far can lead to.
+  std::vector<int> places, next, stack;
+  // seen[place] == at + 1: already followed at this byte.
+  std::vector<size_t> seen(program_.size(), 0);
+  places.push_back(0);
+  for (size_t at = 0; at <= name.size() && !places.empty(); ++at) {
+    next.clear();
+    stack = places;
+    while (!stack.empty()) {
+      if (--*steps_left < 0) return false;
+      const int place = stack.back();
+      stack.pop_back();
+      size_t& mark = seen[static_cast<size_t>(place)];
+      if (mark == at + 1) continue;
+      mark = at + 1;
+      const Instruction& instruction = program_[static_cast<size_t>(place)];
+      switch (instruction.op) {
+        case Op::kByte:
+          if (at < name.size() &&
+              instruction.bytes[static_cast<unsigned char>(name[at])]) {
+            next.push_back(place + 1);
+          }
+          break;
+        case Op::kSplit:
+          stack.push_back(place + instruction.first);
+          stack.push_back(place + instruction.second);
+          break;
+        case Op::kJump:
+          stack.push_back(place + instruction.first);
+          break;
+        case Op::kAtStart:
+          if (at == 0) stack.push_back(place + 1);
+          break;
+        case Op::kAtEnd:
+          if (at == name.size()) stack.push_back(place + 1);
+          break;
+        case Op::kAccept:
+          return true;
+      }
+    }
+    places.swap(next);
+  }
+  return false;
+}
+
+}  // namespace fabricwise

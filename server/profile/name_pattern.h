@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Patterns over module names ("model.layers.3.self_attn.q_proj"), as
+// quantization configs use them. They come from outside, so they are matched by
+// simulation of an automaton: no recursion over the input, no backtracking,
+// and every step is counted.
+#pragma once
+
+#include <bitset>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace fabricwise {
+
+class NamePattern {
+ public:
+  // The part of Python's regular expressions that such lists use: literals,
+  // `.`, `\.` and its like, `\d`, `\w`, `[...]`, `(...)`, `(?:...)`, `|`, `*`,
+  // `+`, `?`, `^`, `$`. Must match from the start of a name, not to its end (as
+  // re.match). INVALID_ARGUMENT naming what is not understood.
+  static absl::StatusOr<NamePattern> Regex(absl::string_view text);
+
+  // A run of whole dotted parts of a name, where `*` stands for any text:
+  // "model.layers.*.self_attn" matches that module and all in it.
+  // INVALID_ARGUMENT where too long.
+  static absl::StatusOr<NamePattern> Glob(absl::string_view text);
+
+  // Takes the steps it needs off `steps_left`; where they do not suffice, makes
+  // it negative and answers false.
+  bool Matches(absl::string_view name, int64_t* steps_left) const;
+
+  static constexpr size_t kMaxBytes = 1024;
+
+ private:
+  friend class PatternCompiler;
+  enum class Op { kByte, kSplit, kJump, kAtStart, kAtEnd, kAccept };
+  struct Instruction {
+    Op op = Op::kAccept;
+    std::bitset<256> bytes;     // kByte: any of these
+    int first = 0, second = 0;  // kSplit, kJump: relative targets
+  };
+  using Program = std::vector<Instruction>;
+
+  explicit NamePattern(Program program) : program_(std::move(program)) {}
+
+  Program program_;
+};
+
+}  // namespace fabricwise

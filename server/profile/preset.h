@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The model shapes that ship with the program: deploy/models/*.json, compiled
+// in.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "server/domain/model_shape.h"
+
+namespace fabricwise {
+
+// All presets by name, ascending without regard to case. Never destroyed;
+// safe to read from any thread.
+absl::Span<const ModelShape> Presets();
+
+// The preset called `name`, without regard to case; never null where OK.
+// NOT_FOUND naming the presets whose names are nearest.
+absl::StatusOr<const ModelShape*> FindPreset(absl::string_view name);
+
+}  // namespace fabricwise

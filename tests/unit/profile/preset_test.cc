@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/profile/preset.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/profile/model_config.h"
+#include "server/profile/model_file.h"
+
+namespace fabricwise {
+namespace {
+
+using testing::ElementsAreArray;
+using testing::HasSubstr;
+using testing::UnorderedElementsAreArray;
+
+constexpr char kOwnFiles[] = "deploy/models";
+constexpr char kConfigs[] = "../shared/data/models";
+
+std::string ReadFile(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::vector<std::string> PresetNames() {
+  std::vector<std::string> names;
+  for (const ModelShape& shape : Presets()) names.push_back(shape.name);
+  return names;
+}
+
+TEST(PresetsTest, AreTheFilesOfTheRepositoryToTheByte) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(kOwnFiles)) {
+    if (entry.path().extension() != ".json") continue;
+    names.push_back(entry.path().stem().string());
+    const auto preset = FindPreset(names.back());
+    ASSERT_TRUE(preset.ok()) << preset.status();
+    EXPECT_EQ((*preset)->name, names.back());
+    EXPECT_EQ(PrintModelFile(**preset), ReadFile(entry.path()));
+  }
+  EXPECT_EQ(names.size(), 34u);
+  EXPECT_THAT(PresetNames(), UnorderedElementsAreArray(names));
+}
+
+TEST(PresetsTest, ComeByNameWithoutRegardToCase) {
+  std::vector<std::string> sorted = PresetNames();
+  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
+    return absl::AsciiStrToLower(a) < absl::AsciiStrToLower(b);
+  });
+  EXPECT_THAT(PresetNames(), ElementsAreArray(sorted));
+}
+
+TEST(PresetsTest, EqualTheParseOfThePublicConfigs) {
+  if (!std::filesystem::exists(kConfigs)) {
+    GTEST_SKIP() << kConfigs << " is not here";
+  }
+  size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(kConfigs)) {
+    const std::string name = entry.path().stem().string();
+    const auto shape = ParseHuggingFaceConfig(ReadFile(entry.path()), name);
+    ASSERT_TRUE(shape.ok()) << name << ": " << shape.status();
+    const auto preset = FindPreset(name);
+    ASSERT_TRUE(preset.ok()) << preset.status();
+    EXPECT_EQ(**preset, *shape) << PrintModelFile(*shape);
+    ++count;
+  }
+  EXPECT_EQ(count, Presets().size());
+}
+
+// The figures that the models' makers publish, in thousands of millions.
+TEST(PresetsTest, HaveThePublishedNumberOfParameters) {
+  const std::vector<std::pair<std::string, double>> published = {
+      {"DeepSeek-V3", 671},
+      {"DeepSeek-R1", 671},
+      {"DeepSeek-V3.2", 671},
+      {"DeepSeek-V4-Flash", 284},
+      {"GLM-4.5", 355},
+      {"GLM-4.6", 355},
+      {"GLM-4.5-Air", 106},
+      {"GLM-5", 744},
+      {"Gemma-3-27B", 27},
+      {"Kimi-K2-Instruct", 1026},
+      {"Kimi-K2.5", 1026},
+      {"Llama-3.1-8B", 8.03},
+      {"Llama-3.1-70B", 70.6},
+      {"Llama-3.1-405B", 405.9},
+      {"Llama-4-Scout", 109},
+      {"Llama-4-Maverick", 400},
+      {"MiniMax-M2", 230},
+      {"MiniMax-M2.5", 230},
+      {"Mistral-Large-2407", 123},
+      {"Mixtral-8x7B", 46.7},
+      {"Mixtral-8x22B", 141},
+      {"Phi-4", 14.7},
+      {"Qwen2.5-72B", 72.7},
+      {"Qwen3-8B", 8.2},
+      {"Qwen3-32B", 32.8},
+      {"Qwen3-30B-A3B", 30.5},
+      {"Qwen3-235B-A22B", 235},
+      {"Qwen3-235B-A22B-FP8", 235},
+      {"Qwen3-Coder-480B-A35B", 480},
+      {"Qwen3-Next-80B-A3B", 80},
+      {"Qwen3.5-35B-A3B", 35},
+      {"Qwen3.5-397B-A17B", 397},
+      {"gpt-oss-20b", 20.9},
+      {"gpt-oss-120b", 116.8},
+  };
+  EXPECT_EQ(published.size(), Presets().size());
+  for (const auto& [name, billions] : published) {
+    const auto preset = FindPreset(name);
+    ASSERT_TRUE(preset.ok()) << preset.status();
+    EXPECT_NEAR(CountParameters(**preset) / (billions * 1e9), 1, 0.016) << name;
+  }
+}
+
+TEST(FindPresetTest, IgnoresCase) {
+  EXPECT_EQ((*FindPreset("kimi-k2.5"))->name, "Kimi-K2.5");
+  EXPECT_EQ((*FindPreset("GPT-OSS-120B"))->name, "gpt-oss-120b");
+  // One object for all askers.
+  EXPECT_EQ(*FindPreset("KIMI-K2.5"), *FindPreset("kimi-k2.5"));
+}
+
+TEST(FindPresetTest, UnknownNameGetsTheNearest) {
+  const auto preset = FindPreset("Kimi-K25");
+  EXPECT_EQ(preset.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(preset.status().message(),
+              HasSubstr("no preset 'Kimi-K25'; nearest: Kimi-K2.5, "));
+  EXPECT_THAT(FindPreset("llama-3.1").status().message(),
+              HasSubstr("nearest: Llama-3.1-8B, Llama-3.1-70B, "
+                        "Llama-3.1-405B, "));
+  EXPECT_THAT(FindPreset("gpt-oss-120b-mxfp4").status().message(),
+              HasSubstr("nearest: gpt-oss-120b, "));
+  EXPECT_THAT(FindPreset("Qwen3-30B").status().message(),
+              HasSubstr("nearest: Qwen3-30B-A3B, "));
+}
+
+TEST(FindPresetTest, OddNamesAreOnlyNotFound) {
+  for (const std::string& odd :
+       {std::string(), std::string(1 << 20, 'x'), std::string("\0\xff\n", 3)}) {
+    const auto preset = FindPreset(odd);
+    EXPECT_EQ(preset.status().code(), absl::StatusCode::kNotFound);
+    EXPECT_LT(preset.status().message().size(), 400u);
+  }
+}
+
+}  // namespace
+}  // namespace fabricwise
