@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Fills the catalogue at each scrape.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "prometheus/collectable.h"
+#include "server/metrics/request_metrics.h"
+#include "server/profile/profile.h"
+
+namespace fabricwise {
+
+// The profile in use at the time of a scrape.
+struct ProfileInUse {
+  std::shared_ptr<const Profile> profile;  // null: none
+  int64_t swap_count = 0;
+};
+
+// What a scrape reads. The functions are called on the exposer's threads: they
+// must be thread-safe, short, and do no I/O.
+struct MetricSources {
+  std::string version;
+  absl::Time start_time;
+  std::function<ProfileInUse()> profile;
+  std::function<int64_t()> stored_measurements;
+  const RequestMetrics* requests = nullptr;  // outlives the collector
+};
+
+// Message sizes at which curves are exported: where serving lives.
+inline constexpr int64_t kExportedSizesBytes[] = {4 << 10,   16 << 10, 64 << 10,
+                                                  256 << 10, 1 << 20,  4 << 20};
+// At most so many curves, in order of key: 6 sizes each stay under 1,000
+// series, whatever a profile holds.
+inline constexpr size_t kMaxExportedCurves = 128;
+
+// A collectable is kept by the exposer through a weak pointer only: the caller
+// must keep this one as long as it is to be scraped. Thread-safe.
+std::shared_ptr<prometheus::Collectable> MakeCollector(MetricSources sources);
+
+}  // namespace fabricwise
