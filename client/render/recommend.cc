@@ -1,0 +1,617 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/render/recommend.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/render/plot.h"
+#include "client/render/table.h"
+#include "client/render/text.h"
+#include "client/render/units.h"
+#include "client/render/words.h"
+
+namespace fabricwise {
+namespace {
+
+using Plans = google::protobuf::RepeatedPtrField<v1::PlanAdvice>;
+
+constexpr int kPlansShown = 10;     // without --explain
+constexpr size_t kGroupsShown = 4;  // of ruled-out or unanswered plans
+constexpr size_t kModesShown = 6;   // of one such group
+constexpr int kPlansExplained = 2;
+constexpr double kGib = 1024.0 * 1024 * 1024;
+
+std::string Dot(const Style& style) { return style.unicode ? " · " : ", "; }
+std::string Dash(const Style& style) { return style.unicode ? "–" : "-"; }
+
+std::string Heading(const Style& style, const std::string& model,
+                    const std::string& load) {
+  std::string name = Printable(model.empty() ? "model" : model);
+  std::string out;
+  for (const std::string& line :
+       Wrapped(absl::StrCat(name, Dot(style), load),
+               style.width > 0 ? style.width - 1 : 0)) {
+    bool first = out.empty();
+    std::string text = line;
+    if (first && absl::StartsWith(line, name)) {
+      text = absl::StrCat(Painted(style, Paint::kBold, name),
+                          line.substr(name.size()));
+    }
+    absl::StrAppend(&out, " ", text, "\n");
+  }
+  return out;
+}
+
+bool SeveralEngines(const Plans& plans) {
+  return std::any_of(plans.begin(), plans.end(), [&](const auto& plan) {
+    return plan.engine() != plans[0].engine();
+  });
+}
+
+std::string MemoryCell(const v1::MemoryUse& memory) {
+  double used = static_cast<double>(memory.weights_bytes()) +
+                static_cast<double>(memory.kv_cache_bytes()) +
+                static_cast<double>(memory.activation_bytes()) +
+                static_cast<double>(memory.communicator_bytes());
+  if (used <= 0) return "";
+  std::string text = FormatNumber(used / kGib);
+  if (memory.available_bytes() > 0) {
+    absl::StrAppend(
+        &text, " / ",
+        FormatNumber(static_cast<double>(memory.available_bytes()) / kGib));
+  }
+  return text;
+}
+
+std::string In(TimeUnit unit, double seconds) {
+  return FormatNumber(seconds / unit.seconds);
+}
+
+// The smallest positive value of `get` over `plans`, for a column's unit.
+template <typename Get>
+double Smallest(const std::vector<const v1::PlanAdvice*>& plans, Get get) {
+  double smallest = std::numeric_limits<double>::infinity();
+  for (const v1::PlanAdvice* plan : plans) {
+    double value = get(*plan);
+    if (value > 0) smallest = std::min(smallest, value);
+  }
+  return smallest;
+}
+
+struct Kind {
+  bool latency = false;
+  bool prefill = false;
+  bool communication = false;
+};
+
+Kind KindOf(const v1::RecommendParallelismRequest& question) {
+  return {question.objective() == v1::OBJECTIVE_LATENCY,
+          question.workload().phase() == v1::PHASE_PREFILL,
+          question.cost_scope() == v1::COST_SCOPE_COMMUNICATION};
+}
+
+// Columns that plans and sweep points share.
+struct PlanColumns {
+  Kind kind;
+  TimeUnit tpot, ttft;
+
+  PlanColumns(Kind kind_in, const std::vector<const v1::PlanAdvice*>& plans)
+      : kind(kind_in),
+        tpot(TimeUnitFor(
+            Smallest(plans, [](const auto& p) { return p.tpot_seconds(); }))),
+        ttft(TimeUnitFor(
+            Smallest(plans, [](const auto& p) { return p.ttft_seconds(); }))) {}
+
+  void AddTo(std::vector<Column>* columns) const {
+    columns->push_back({"GPUs", Align::kRight});
+    columns->push_back(
+        {kind.prefill ? "prompt tok/s" : "tok/s", Align::kRight});
+    columns->push_back(
+        {absl::StrCat(kind.communication ? "comm/step " : "TPOT ", tpot.name),
+         Align::kRight});
+    columns->push_back({"90 %", Align::kRight, 3});
+    columns->push_back({absl::StrCat("TTFT ", ttft.name), Align::kRight, 2});
+    columns->push_back({"GiB/GPU", Align::kRight, 1});
+  }
+
+  void AddTo(const Style& style, const v1::PlanAdvice& plan, Paint paint,
+             std::vector<Cell>* row) const {
+    row->push_back({absl::StrCat(plan.plan().gpus()), paint});
+    row->push_back({FormatNumber(plan.output_tokens_per_second()), paint});
+    bool has_tpot = plan.tpot_seconds() > 0;
+    row->push_back({has_tpot ? In(tpot, plan.tpot_seconds()) : "", paint});
+    const v1::Interval& interval = plan.interval();
+    row->push_back(
+        {has_tpot && interval.tpot_high_seconds() > 0
+             ? absl::StrCat(In(tpot, interval.tpot_low_seconds()), Dash(style),
+                            In(tpot, interval.tpot_high_seconds()))
+             : "",
+         Paint::kDim});
+    row->push_back(
+        {plan.has_ttft_seconds() ? In(ttft, plan.ttft_seconds()) : "", paint});
+    const v1::MemoryUse& memory = plan.memory();
+    bool over = memory.available_bytes() > 0 && !memory.fits();
+    row->push_back({absl::StrCat(MemoryCell(memory), over ? " !" : ""),
+                    over ? Paint::kBad : paint});
+  }
+};
+
+std::string PlanTable(const v1::RecommendParallelismRequest& question,
+                      const Plans& plans, int shown,
+                      const RenderOptions& options) {
+  std::vector<const v1::PlanAdvice*> rows;
+  for (int i = 0; i < shown; ++i) rows.push_back(&plans[i]);
+  PlanColumns shared(KindOf(question), rows);
+  bool engines = SeveralEngines(plans);
+  std::vector<Column> columns = {{"#", Align::kRight},
+                                 {"mode", Align::kLeft, 0, true}};
+  if (engines) columns.push_back({"engine", Align::kLeft});
+  shared.AddTo(&columns);
+  columns.push_back({"vs first", Align::kRight, 4});
+  columns.push_back({"basis", Align::kLeft, 5});
+  columns.push_back({"", Align::kLeft, 6});
+
+  double best = 0;
+  for (const v1::PlanAdvice* plan : rows) {
+    best = std::max(best, plan->output_tokens_per_second());
+  }
+  Table table(columns);
+  for (int i = 0; i < shown; ++i) {
+    const v1::PlanAdvice& plan = plans[i];
+    bool missed = plan.misses_size() > 0;
+    Paint paint = i == 0 ? Paint::kBold : missed ? Paint::kDim : Paint::kNone;
+    std::string mode = Printable(plan.plan().mode());
+    std::vector<Cell> row = {{absl::StrCat(i + 1), Paint::kDim},
+                             {absl::StrCat(mode, missed ? " *" : ""),
+                              i == 0 ? Paint::kGood : paint}};
+    if (engines) row.push_back({Words(plan.engine()), paint});
+    shared.AddTo(options.style, plan, paint, &row);
+    double change =
+        plan.output_tokens_per_second() / plans[0].output_tokens_per_second() -
+        1;
+    if (shared.kind.latency) {
+      change = plan.tpot_seconds() / plans[0].tpot_seconds() - 1;
+    }
+    row.push_back({i == 0 ? "" : FormatChange(change), Paint::kDim});
+    row.push_back({Words(plan.basis()), PaintOf(plan.basis())});
+    constexpr int kBarColumns = 12;
+    row.push_back(
+        {options.style.unicode
+             ? Bar(options.style, plan.output_tokens_per_second() / best,
+                   kBarColumns)
+             : "",
+         i == 0 ? Paint::kGood : Paint::kDim});
+    table.Add(std::move(row));
+  }
+  return table.Render(options.style);
+}
+
+// The bytes of `key` with every run of digits as one '#', so that refusals that
+// differ in numbers alone fall together.
+std::string WithoutNumbers(const std::string& key) {
+  std::string out;
+  for (char c : key) {
+    bool digit = std::isdigit(static_cast<unsigned char>(c)) != 0;
+    if (digit && !out.empty() && out.back() == '#') continue;
+    out += digit ? '#' : c;
+  }
+  return out;
+}
+
+struct Group {
+  std::string reason;  // of its first plan
+  bool alike = false;  // others' reasons differ in numbers
+  std::vector<std::string> modes;
+};
+
+std::vector<Group> GroupByReason(
+    const google::protobuf::RepeatedPtrField<v1::RuledOut>& ruled_out,
+    bool exactly) {
+  std::vector<Group> groups;
+  std::map<std::string, size_t> index;
+  for (const v1::RuledOut& plan : ruled_out) {
+    std::string key = exactly ? plan.reason() : WithoutNumbers(plan.reason());
+    auto [found, is_new] = index.emplace(key, groups.size());
+    if (is_new) groups.push_back({plan.reason(), false, {}});
+    Group& group = groups[found->second];
+    group.alike |= group.reason != plan.reason();
+    std::string mode = Printable(plan.mode());
+    if (std::find(group.modes.begin(), group.modes.end(), mode) ==
+        group.modes.end()) {
+      group.modes.push_back(mode);
+    }
+  }
+  return groups;
+}
+
+std::vector<Group> GroupByMissing(
+    const google::protobuf::RepeatedPtrField<v1::NotAnswerable>& plans) {
+  std::vector<Group> groups;
+  std::map<std::string, size_t> index;
+  for (const v1::NotAnswerable& plan : plans) {
+    std::string key = absl::StrJoin(plan.missing_measurements(), "; ");
+    auto [found, is_new] = index.emplace(key, groups.size());
+    if (is_new) {
+      groups.push_back(
+          {absl::StrCat("needs ", key.empty() ? "a measurement" : key),
+           false,
+           {}});
+    }
+    groups[found->second].modes.push_back(Printable(plan.mode()));
+  }
+  return groups;
+}
+
+std::string RenderGroups(const RenderOptions& options, std::string first,
+                         Paint paint, const std::vector<Group>& groups) {
+  std::string out;
+  size_t shown =
+      options.explain ? groups.size() : std::min(groups.size(), kGroupsShown);
+  for (size_t i = 0; i < shown; ++i) {
+    const Group& group = groups[i];
+    absl::StrAppend(
+        &out,
+        Paragraph(
+            options.style, first,
+            absl::StrCat(
+                JoinSome(group.modes, options.explain ? 0 : kModesShown), ": ",
+                Printable(group.reason), group.alike ? " (others alike)" : ""),
+            paint));
+    first.assign(first.size(), ' ');
+  }
+  if (shown < groups.size()) {
+    absl::StrAppend(&out, first, "and for ", groups.size() - shown,
+                    " other reasons (--explain tells all)\n");
+  }
+  return out;
+}
+
+std::string RenderConfidence(const Style& style, const Plans& plans,
+                             const v1::Confidence& confidence,
+                             const std::string& current) {
+  if (plans.size() < 2) {
+    return Paragraph(style, " confidence  ",
+                     "only one plan can be answered, so there is no contest",
+                     Paint::kDim);
+  }
+  // Bounds chosen for words only: nothing is decided by them.
+  constexpr double kSure = 0.95, kLikely = 0.8, kLeaning = 0.6;
+  double probability = confidence.probability_first_is_best();
+  absl::string_view verdict = probability >= kSure      ? "sure"
+                              : probability >= kLikely  ? "likely"
+                              : probability >= kLeaning ? "leaning"
+                                                        : "a toss-up";
+  Paint paint = probability >= kLikely    ? Paint::kGood
+                : probability >= kLeaning ? Paint::kWarn
+                                          : Paint::kBad;
+  std::string first = Printable(plans[0].plan().mode());
+  std::string second = Printable(plans[1].plan().mode());
+  if (first == second) {
+    absl::StrAppend(&first, " on ", Words(plans[0].engine()));
+    absl::StrAppend(&second, " on ", Words(plans[1].engine()));
+  }
+  double margin = confidence.margin_ratio();
+  std::string words =
+      absl::StrCat(verdict, ": ", first, " is best with ",
+                   FormatPercent(probability), " probability, ",
+                   margin >= 0 ? FormatPercent(margin) : FormatPercent(-margin),
+                   margin >= 0 ? " ahead of " : " behind ", second);
+  if (margin < 0 && plans[0].plan().mode() == current) {
+    absl::StrAppend(&words, ", kept because it runs now");
+  }
+  absl::StrAppend(
+      &words, " (model error ",
+      FormatPercent(confidence.model_residual_ratio()),
+      confidence.residual_measured() ? ", found on this node)" : ", assumed)");
+  std::string out = Paragraph(style, " confidence  ", words, Paint::kDim);
+  if (style.color) {
+    size_t at = out.find(std::string(verdict));
+    out.replace(at, verdict.size(), Painted(style, paint, verdict));
+  }
+  return out;
+}
+
+// Whether `source` is asked in bytes: collectives and memory are.
+bool AskedInBytes(const v1::Term& term) {
+  for (absl::string_view family :
+       {"all_reduce/", "all_gather/", "reduce_scatter/", "all_to_all/",
+        "send_recv/", "memory/"}) {
+    if (absl::StrContains(term.source(), std::string(family))) return true;
+  }
+  return false;
+}
+
+std::string RenderTerms(const v1::PlanAdvice& plan, const Style& style) {
+  double total = 0, communication = 0;
+  std::vector<const v1::Term*> terms;
+  for (const v1::Term& term : plan.terms()) {
+    total += term.seconds();
+    if (term.communication()) communication += term.seconds();
+    terms.push_back(&term);
+  }
+  std::stable_sort(terms.begin(), terms.end(),
+                   [](const v1::Term* a, const v1::Term* b) {
+                     return a->seconds() > b->seconds();
+                   });
+  std::string head =
+      absl::StrCat(FormatSeconds(total), " a step, ",
+                   FormatPercent(total > 0 ? communication / total : 0),
+                   " of it communication");
+  std::string out = absl::StrCat(
+      "\n ", Painted(style, Paint::kBold, Printable(plan.plan().mode())),
+      Dot(style), Words(plan.engine()), Dot(style), head, "\n");
+
+  constexpr int kBarColumns = 16;
+  Table table({{"term", Align::kLeft, 0, true},
+               {"time", Align::kRight},
+               {"share", Align::kRight},
+               {"", Align::kLeft, 3},
+               {"count", Align::kRight, 2},
+               {"each", Align::kRight, 2},
+               {"at", Align::kRight, 1},
+               {"from", Align::kLeft, 0, true},
+               {"basis", Align::kLeft, 1}});
+  double largest = terms.empty() ? 1 : terms.front()->seconds();
+  for (const v1::Term* term : terms) {
+    Paint paint = term->communication() ? Paint::kSeries0 : Paint::kSeries3;
+    std::string at;
+    if (term->size() > 0) {
+      at = AskedInBytes(*term) ? FormatBytes(term->size())
+                               : FormatQuantity(term->size());
+    }
+    table.Add(
+        {{Printable(term->name()),
+          term->communication() ? Paint::kSeries0 : Paint::kNone},
+         {FormatSeconds(term->seconds())},
+         {FormatPercent(total > 0 ? term->seconds() / total : 0)},
+         {Bar(style, largest > 0 ? term->seconds() / largest : 0, kBarColumns),
+          paint},
+         {term->count() > 0 ? FormatQuantity(term->count()) : ""},
+         {term->count() > 0 ? FormatSeconds(term->seconds() / term->count())
+                            : ""},
+         {at},
+         {Printable(term->source()), Paint::kDim},
+         {Words(term->basis()), PaintOf(term->basis())}});
+  }
+  absl::StrAppend(&out, table.Render(style));
+  std::set<std::string> said;
+  for (const v1::Term* term : terms) {
+    if (term->note().empty()) continue;
+    std::string note =
+        absl::StrCat(Printable(term->name()), ": ", Printable(term->note()));
+    if (said.insert(note).second) {
+      absl::StrAppend(&out, Paragraph(style, "   ", note));
+    }
+  }
+  return out;
+}
+
+std::string RenderMisses(const Style& style, const Plans& plans, int shown) {
+  std::string out;
+  std::string first = " * misses    ";
+  for (int i = 0; i < shown; ++i) {
+    if (plans[i].misses_size() == 0) continue;
+    absl::StrAppend(
+        &out, Paragraph(style, first,
+                        absl::StrCat(
+                            Printable(plans[i].plan().mode()), ": ",
+                            Printable(absl::StrJoin(plans[i].misses(), "; "))),
+                        Paint::kWarn));
+    first.assign(first.size(), ' ');
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string RenderRecommendation(
+    const v1::RecommendParallelismRequest& question,
+    const v1::RecommendParallelismResponse& answer,
+    const RenderOptions& options) {
+  const Style& style = options.style;
+  int shown = options.explain ? answer.plans_size()
+                              : std::min(answer.plans_size(), kPlansShown);
+  std::string out = Heading(
+      style, answer.model().name(),
+      DescribeLoad(question, FormatCount(question.workload().concurrency())));
+  absl::StrAppend(&out, "\n",
+                  PlanTable(question, answer.plans(), shown, options));
+  if (shown < answer.plans_size()) {
+    absl::StrAppend(
+        &out,
+        Painted(style, Paint::kDim,
+                absl::StrCat("    and ", answer.plans_size() - shown,
+                             " more (--explain lists all)")),
+        "\n");
+  }
+  absl::StrAppend(&out, "\n", RenderMisses(style, answer.plans(), shown));
+  absl::StrAppend(&out,
+                  RenderConfidence(style, answer.plans(), answer.confidence(),
+                                   question.current_plan()));
+  std::string flips = DescribeFlips(answer.flip_points());
+  absl::StrAppend(
+      &out, Paragraph(style, " flip points ",
+                      flips.empty() ? "none: no other mode becomes best at "
+                                      "another concurrency"
+                                    : flips,
+                      Paint::kDim));
+  absl::StrAppend(&out, RenderGroups(options, " unanswered  ", Paint::kWarn,
+                                     GroupByMissing(answer.not_answerable())));
+  absl::StrAppend(
+      &out, RenderGroups(options, " ruled out   ", Paint::kDim,
+                         GroupByReason(answer.ruled_out(), options.explain)));
+  absl::StrAppend(&out, RenderGrounds(style, answer.grounds(), options.now));
+  if (options.explain) {
+    int explained = std::min(answer.plans_size(), kPlansExplained);
+    for (int i = 0; i < explained; ++i) {
+      absl::StrAppend(&out, RenderTerms(answer.plans(i), style));
+    }
+  }
+  return out;
+}
+
+std::string RenderSweep(const v1::RecommendParallelismRequest& question,
+                        const v1::SweepConcurrencyResponse& answer,
+                        const RenderOptions& options) {
+  const Style& style = options.style;
+  std::string out =
+      Heading(style, answer.model().name(), DescribeLoad(question, ""));
+
+  // Where each mode is best, one lane a mode in order of appearance.
+  std::vector<Lane> lanes;
+  std::vector<double> ticks;
+  auto extend = [&](const std::string& mode, double from, double to) {
+    if (to <= from) return;
+    std::string name = Printable(mode);
+    auto lane = std::find_if(lanes.begin(), lanes.end(),
+                             [&](const Lane& l) { return l.name == name; });
+    if (lane == lanes.end()) lane = lanes.insert(lanes.end(), {name, {}});
+    lane->on.push_back({from, to});
+  };
+  for (int i = 0; i < answer.points_size(); ++i) {
+    const v1::SweepPoint& point = answer.points(i);
+    auto from = static_cast<double>(point.concurrency());
+    double to = i + 1 < answer.points_size()
+                    ? static_cast<double>(answer.points(i + 1).concurrency())
+                    : std::numeric_limits<double>::infinity();
+    ticks.push_back(from);
+    if (point.plans_size() == 0) continue;
+    std::string mode = point.plans(0).plan().mode();
+    for (const v1::FlipPoint& flip : answer.flip_points()) {
+      auto at = static_cast<double>(flip.concurrency());
+      if (at <= from || at >= to) continue;
+      extend(mode, from, at);
+      mode = flip.to_mode();
+      from = at;
+    }
+    extend(mode, from, to);
+  }
+  if (answer.points_size() > 1) {
+    absl::StrAppend(
+        &out, "\n",
+        RenderLanes(style, lanes, ticks.front(), ticks.back(), ticks,
+                    [](double value) {
+                      return FormatCount(static_cast<int64_t>(value));
+                    }));
+  }
+
+  std::vector<const v1::PlanAdvice*> best;
+  bool engines = false;
+  v1::Engine engine = v1::ENGINE_UNSPECIFIED;
+  for (const v1::SweepPoint& point : answer.points()) {
+    if (point.plans_size() == 0) continue;
+    best.push_back(&point.plans(0));
+    if (engine == v1::ENGINE_UNSPECIFIED) engine = point.plans(0).engine();
+    engines |= engine != point.plans(0).engine();
+  }
+  PlanColumns shared(KindOf(question), best);
+  std::vector<Column> columns = {{"sequences", Align::kRight},
+                                 {"best", Align::kLeft, 0, true}};
+  if (engines) columns.push_back({"engine", Align::kLeft});
+  shared.AddTo(&columns);
+  columns.push_back({"ahead of", Align::kLeft, 4});
+  columns.push_back({"by", Align::kRight, 4});
+  columns.push_back({"basis", Align::kLeft, 5});
+  Table table(columns);
+  std::vector<std::string> unanswered;
+  for (const v1::SweepPoint& point : answer.points()) {
+    std::vector<Cell> row = {{FormatCount(point.concurrency())}};
+    if (point.plans_size() == 0) {
+      row.push_back({"none", Paint::kBad});
+      unanswered.push_back(
+          absl::StrCat(FormatCount(point.concurrency()),
+                       " sequences: ", Printable(point.unanswered())));
+      table.Add(std::move(row));
+      continue;
+    }
+    const v1::PlanAdvice& first = point.plans(0);
+    std::string mode = Printable(first.plan().mode());
+    auto lane = std::find_if(lanes.begin(), lanes.end(),
+                             [&](const Lane& l) { return l.name == mode; });
+    row.push_back({mode, SeriesPaint(static_cast<int>(lane - lanes.begin()))});
+    if (engines) row.push_back({Words(first.engine())});
+    shared.AddTo(style, first, Paint::kNone, &row);
+    if (point.plans_size() > 1) {
+      const v1::PlanAdvice& second = point.plans(1);
+      double margin = shared.kind.latency
+                          ? second.tpot_seconds() / first.tpot_seconds() - 1
+                          : first.output_tokens_per_second() /
+                                    second.output_tokens_per_second() -
+                                1;
+      row.push_back({Printable(second.plan().mode()), Paint::kDim});
+      row.push_back({FormatPercent(margin), Paint::kDim});
+    } else {
+      row.push_back({});
+      row.push_back({});
+    }
+    row.push_back({Words(first.basis()), PaintOf(first.basis())});
+    table.Add(std::move(row));
+  }
+  absl::StrAppend(&out, "\n", table.Render(style), "\n");
+  std::string first = " unanswered  ";
+  for (const std::string& words : unanswered) {
+    absl::StrAppend(&out, Paragraph(style, first, words, Paint::kWarn));
+    first.assign(first.size(), ' ');
+  }
+  std::string flips = DescribeFlips(answer.flip_points());
+  absl::StrAppend(
+      &out, Paragraph(style, " flip points ",
+                      flips.empty() ? "none within the range asked" : flips,
+                      Paint::kDim));
+  absl::StrAppend(&out, RenderGrounds(style, answer.grounds(), options.now));
+  if (options.explain) {
+    for (const v1::SweepPoint& point : answer.points()) {
+      if (point.plans_size() == 0) continue;
+      absl::StrAppend(&out, "\n ", FormatCount(point.concurrency()),
+                      point.concurrency() == 1 ? " sequence" : " sequences",
+                      RenderTerms(point.plans(0), style));
+    }
+  }
+  return out;
+}
+
+std::string RenderLaunches(const Plans& plans, const std::string& load) {
+  auto plan = std::find_if(plans.begin(), plans.end(), [](const auto& each) {
+    return each.launch().commands_size() > 0;
+  });
+  std::string out = absl::StrCat("# ", Printable(load), "\n");
+  if (plan == plans.end()) {
+    if (plans.empty()) return out + "# nothing to launch: no plan answered\n";
+    return absl::StrCat(out, "# ", Printable(plans[0].plan().mode()), " on ",
+                        Words(plans[0].engine()),
+                        ": nothing to launch, this engine has no server\n");
+  }
+  const v1::Launch& launch = plan->launch();
+  absl::StrAppend(&out, "# ", Printable(plan->plan().mode()), " on ",
+                  Words(plan->engine()));
+  if (!launch.engine_version().empty()) {
+    absl::StrAppend(&out, ", flags as of ", Printable(launch.engine_version()));
+  }
+  if (plan != plans.begin()) {
+    absl::StrAppend(&out, "; place ", plan - plans.begin() + 1,
+                    ", the first with a server to launch");
+  }
+  out += "\n";
+  for (int i = 0; i < launch.commands_size(); ++i) {
+    if (launch.commands_size() > 1) {
+      absl::StrAppend(&out, "# replica ", i + 1, " of ", launch.commands_size(),
+                      "\n");
+    }
+    for (const std::string& variable : launch.environment()) {
+      absl::StrAppend(&out, Printable(variable), " ");
+    }
+    absl::StrAppend(&out, Printable(launch.commands(i)), "\n");
+  }
+  return out;
+}
+
+}  // namespace fabricwise

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "client/render/curves.h"
+#include "client/render/profile.h"
+#include "client/render/recommend.h"
+#include "client/render/text.h"
+#include "tests/unit/client/golden.h"
+#include "tests/unit/client/samples.h"
+
+namespace fabricwise {
+namespace {
+
+// The widest line, in columns.
+int WidestLine(const std::string& text) {
+  int widest = 0;
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    widest = std::max(widest, DisplayWidth(line));
+  }
+  return widest;
+}
+
+std::string Recommendation(Style style, bool explain = false) {
+  return RenderRecommendation(SampleQuestion(), SampleAnswer(),
+                              Options(style, explain));
+}
+
+TEST(RenderRecommendation, PipeIsPlainAndUncut) {
+  ExpectGolden("recommend_pipe.txt", Recommendation(PipeStyle()));
+}
+
+TEST(RenderRecommendation, TerminalHasRulesBarsAndColour) {
+  ExpectGolden("recommend_terminal.txt", Recommendation(TerminalStyle(120)));
+}
+
+TEST(RenderRecommendation, ExplainTellsTermsAndEveryReason) {
+  ExpectGolden("explain_pipe.txt", Recommendation(PipeStyle(), true));
+  ExpectGolden("explain_terminal.txt",
+               Recommendation(UncolouredStyle(110), true));
+}
+
+TEST(RenderRecommendation, NarrowTerminalDropsColumnsAndWraps) {
+  std::string text = Recommendation(UncolouredStyle(60));
+  EXPECT_LE(WidestLine(text), 60);
+  ExpectGolden("recommend_narrow.txt", text);
+}
+
+TEST(RenderRecommendation, LongAndWideModeNamesAreCutByColumns) {
+  v1::RecommendParallelismResponse answer = SampleAnswer();
+  answer.mutable_model()->set_name("模型-30B");
+  answer.mutable_plans(0)->mutable_plan()->set_mode(
+      "DP64xTP2+EP16xMTP8:deepep-ll+tbo+fp8d");
+  std::string text = RenderRecommendation(SampleQuestion(), answer,
+                                          Options(UncolouredStyle(70)));
+  EXPECT_LE(WidestLine(text), 70);
+  ExpectGolden("recommend_long_mode.txt", text);
+}
+
+TEST(RenderRecommendation, ControlCharactersFromAServerDoNotReachTheTerminal) {
+  v1::RecommendParallelismResponse answer = SampleAnswer();
+  answer.mutable_model()->set_name("a\x1b]0;title\x07 b");
+  answer.mutable_ruled_out(0)->set_reason("\x1b[2J");
+  answer.mutable_grounds()->add_notes("line\nbreak\xff");
+  std::string text =
+      RenderRecommendation(SampleQuestion(), answer, Options(PipeStyle()));
+  EXPECT_FALSE(absl::StrContains(text, "\x1b"));
+  EXPECT_TRUE(absl::StrContains(text, "a?]0;title? b"));
+  EXPECT_TRUE(absl::StrContains(text, "line?break?"));
+}
+
+TEST(RenderRecommendation, DecodeHasNoTtftAndPrefillNoTpot) {
+  v1::RecommendParallelismRequest question = SampleQuestion();
+  v1::RecommendParallelismResponse answer = SampleAnswer();
+  question.mutable_workload()->set_phase(v1::PHASE_DECODE);
+  question.mutable_workload()->set_context_tokens(2048);
+  for (v1::PlanAdvice& plan : *answer.mutable_plans()) {
+    plan.clear_ttft_seconds();
+  }
+  std::string decode =
+      RenderRecommendation(question, answer, Options(PipeStyle()));
+  EXPECT_FALSE(absl::StrContains(decode, "TTFT"));
+  EXPECT_TRUE(absl::StrContains(decode, "decode at 2,048 tokens of context"));
+
+  question.mutable_workload()->set_phase(v1::PHASE_PREFILL);
+  for (v1::PlanAdvice& plan : *answer.mutable_plans()) {
+    plan.set_tpot_seconds(0);
+    plan.set_ttft_seconds(0.1);
+  }
+  std::string prefill =
+      RenderRecommendation(question, answer, Options(PipeStyle()));
+  EXPECT_TRUE(absl::StrContains(prefill, "prompt tok/s"));
+  EXPECT_TRUE(absl::StrContains(prefill, "TTFT ms"));
+  EXPECT_FALSE(absl::StrContains(prefill, "TPOT us"));
+}
+
+TEST(RenderRecommendation, ConfidenceIsSaidInWordsThatFollowProbability) {
+  v1::RecommendParallelismResponse answer = SampleAnswer();
+  auto words = [&](double probability) {
+    answer.mutable_confidence()->set_probability_first_is_best(probability);
+    return RenderRecommendation(SampleQuestion(), answer, Options(PipeStyle()));
+  };
+  EXPECT_TRUE(absl::StrContains(words(0.99), "sure: 2xTP1"));
+  EXPECT_TRUE(absl::StrContains(words(0.85), "likely: 2xTP1"));
+  EXPECT_TRUE(absl::StrContains(words(0.7), "leaning: 2xTP1"));
+  EXPECT_TRUE(absl::StrContains(words(0.5), "a toss-up: 2xTP1"));
+}
+
+TEST(RenderRecommendation, ACurrentPlanThatIsKeptIsSaidToBeKept) {
+  v1::RecommendParallelismRequest question = SampleQuestion();
+  question.set_current_plan("2xTP1");
+  v1::RecommendParallelismResponse answer = SampleAnswer();
+  answer.mutable_confidence()->set_margin_ratio(-0.01);
+  std::string text =
+      RenderRecommendation(question, answer, Options(PipeStyle()));
+  EXPECT_TRUE(
+      absl::StrContains(text, "1.0 % behind TP2, kept because it runs now"))
+      << text;
+}
+
+TEST(RenderRecommendation, ManyPlansAreCutUnlessExplained) {
+  v1::RecommendParallelismResponse answer = SampleAnswer();
+  while (answer.plans_size() < 64) {
+    *answer.add_plans() = answer.plans(1);
+  }
+  std::string brief =
+      RenderRecommendation(SampleQuestion(), answer, Options(PipeStyle()));
+  EXPECT_TRUE(absl::StrContains(brief, "and 54 more"));
+  std::string whole = RenderRecommendation(SampleQuestion(), answer,
+                                           Options(PipeStyle(), true));
+  EXPECT_FALSE(absl::StrContains(whole, "more (--explain"));
+  EXPECT_TRUE(absl::StrContains(whole, "\n 64  TP2"));
+}
+
+TEST(RenderRecommendation, OnePlanAloneIsNoContest) {
+  v1::RecommendParallelismResponse answer = SampleAnswer();
+  answer.mutable_plans()->DeleteSubrange(1, answer.plans_size() - 1);
+  answer.clear_flip_points();
+  std::string text =
+      RenderRecommendation(SampleQuestion(), answer, Options(PipeStyle()));
+  EXPECT_TRUE(absl::StrContains(text, "there is no contest"));
+  EXPECT_TRUE(absl::StrContains(text, "no other mode becomes best"));
+}
+
+TEST(RenderSweep, PipeAndTerminal) {
+  ExpectGolden("sweep_pipe.txt", RenderSweep(SampleQuestion(), SampleSweep(),
+                                             Options(PipeStyle())));
+  ExpectGolden("sweep_terminal.txt",
+               RenderSweep(SampleQuestion(), SampleSweep(),
+                           Options(TerminalStyle(110))));
+}
+
+TEST(RenderSweep, NarrowTerminal) {
+  std::string text = RenderSweep(SampleQuestion(), SampleSweep(),
+                                 Options(UncolouredStyle(50)));
+  EXPECT_LE(WidestLine(text), 50);
+  ExpectGolden("sweep_narrow.txt", text);
+}
+
+TEST(RenderSweep, SixtyFourConcurrenciesFitAndOneIsNoStrip) {
+  v1::SweepConcurrencyResponse answer = SampleSweep();
+  v1::SweepPoint point = answer.points(0);
+  answer.clear_points();
+  for (int i = 1; i <= 64; ++i) {
+    point.set_concurrency(i * 1000);
+    *answer.add_points() = point;
+  }
+  answer.clear_flip_points();
+  std::string text =
+      RenderSweep(SampleQuestion(), answer, Options(UncolouredStyle(80)));
+  EXPECT_LE(WidestLine(text), 80);
+  EXPECT_TRUE(absl::StrContains(text, "64,000  TP2"));
+  EXPECT_TRUE(absl::StrContains(text, "none within the range asked"));
+
+  answer.mutable_points()->DeleteSubrange(1, 63);
+  std::string one =
+      RenderSweep(SampleQuestion(), answer, Options(UncolouredStyle(80)));
+  EXPECT_FALSE(absl::StrContains(one, "█"));
+}
+
+TEST(RenderLaunches, OneCommandPerReplica) {
+  EXPECT_EQ(
+      RenderLaunches(SampleAnswer().plans(), "Qwen3-30B-A3B, 64 sequences"),
+      "# Qwen3-30B-A3B, 64 sequences\n"
+      "# 2xTP1 on vllm, flags as of vLLM 0.11\n"
+      "# replica 1 of 2\n"
+      "NCCL_NVLS_ENABLE=0 CUDA_VISIBLE_DEVICES=0 vllm serve "
+      "Qwen/Qwen3-30B-A3B --port 8000\n"
+      "# replica 2 of 2\n"
+      "NCCL_NVLS_ENABLE=0 CUDA_VISIBLE_DEVICES=1 vllm serve "
+      "Qwen/Qwen3-30B-A3B --port 8001\n");
+}
+
+TEST(RenderLaunches, ReferenceHasNothingToLaunch) {
+  v1::RecommendParallelismResponse answer = SampleAnswer();
+  answer.mutable_plans()->DeleteSubrange(0, 1);
+  EXPECT_EQ(RenderLaunches(answer.plans(), "x"),
+            "# x\n# TP2 on reference: nothing to launch, this engine has no "
+            "server\n");
+}
+
+TEST(RenderLaunches, AFirstPlanWithoutServerGivesWayAndThatIsSaid) {
+  v1::RecommendParallelismResponse answer = SampleAnswer();
+  answer.mutable_plans()->SwapElements(0, 1);
+  EXPECT_TRUE(absl::StrContains(
+      RenderLaunches(answer.plans(), "x"),
+      "# 2xTP1 on vllm, flags as of vLLM 0.11; place 2, the first with a "
+      "server to launch\n"));
+}
+
+TEST(RenderCurve, CliffIsMarkedAndToldInBytesPerPeerAndTokens) {
+  v1::ModelShape model;
+  model.set_name("Kimi-K2.5");
+  model.set_hidden_size(7168);
+  ExpectGolden("cliff_pipe.txt",
+               RenderCurve(PipeStyle(), SampleCliff(), &model));
+  ExpectGolden("cliff_terminal.txt",
+               RenderCurve(TerminalStyle(100), SampleCliff(), &model));
+}
+
+TEST(RenderCurve, SmoothCurveSaysThatItHasNoCliff) {
+  std::string text =
+      RenderCurve(UncolouredStyle(80), SampleSmoothCurve(), nullptr);
+  EXPECT_LE(WidestLine(text), 80);
+  ExpectGolden("curve_terminal.txt", text);
+}
+
+TEST(RenderCurveList, PipeAndTerminal) {
+  v1::NodeProfile profile = SampleProfile();
+  std::vector<const v1::Curve*> curves = {&profile.curves(0),
+                                          &profile.curves(1)};
+  ExpectGolden("curves_pipe.txt", RenderCurveList(PipeStyle(), curves));
+  ExpectGolden("curves_terminal.txt",
+               RenderCurveList(UncolouredStyle(120), curves));
+}
+
+TEST(CurvesCsv, ReadsBackExactly) {
+  v1::Curve curve = SampleCliff();
+  EXPECT_EQ(CurvesCsv({&curve}),
+            "key,size,seconds,relative_sigma,basis\n"
+            "\"all_to_all/n8/nccl/graph\",114688,2.1999999999999999e-05,"
+            "0.029999999999999999,measured\n"
+            "\"all_to_all/n8/nccl/graph\",1835008,0.0010070000000000001,"
+            "0.029999999999999999,measured\n");
+}
+
+TEST(RenderProfile, TellsNodeGroundsAndTables) {
+  ExpectGolden("profile_pipe.txt",
+               RenderProfile(PipeStyle(), SampleProfile(), SampleNow()));
+}
+
+TEST(RenderStatus, TellsWhyAdviceCannotBeGiven) {
+  v1::GetStatusResponse status;
+  status.set_version("0.1.0");
+  status.mutable_start_time()->set_seconds(
+      absl::ToUnixSeconds(SampleNow() - absl::Minutes(5)));
+  status.set_reason("no profile is loaded");
+  status.set_scheduler_state("no worker");
+  EXPECT_EQ(RenderStatus(PipeStyle(), "127.0.0.1:7410", status, SampleNow()),
+            " daemon       fabricwised 0.1.0 at 127.0.0.1:7410, started 5 min "
+            "ago\n"
+            " advice       cannot be given: no profile is loaded\n"
+            " measuring    no worker (no worker is installed)\n"
+            " store        0 measurements, 0 profiles taken into use\n");
+}
+
+}  // namespace
+}  // namespace fabricwise
