@@ -37,7 +37,8 @@ MODULES = {
 }
 # Files of a module that others may include all the same: the conversion of an
 # answer to its public form serves the daemon and the client's in-process mode.
-OPEN_FILES = {("client", "server/rpc/convert.h")}
+OPEN_FILES = {("client", "server/rpc/answer.h"),
+              ("client", "server/rpc/convert.h")}
 OPEN_TARGETS = {("client", "fabricwise_convert")}
 
 # Outside library -> (header, CMake target, modules that may use it).

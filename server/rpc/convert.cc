@@ -406,6 +406,7 @@ absl::StatusOr<Question> QuestionFromProto(
                                kMaxHostSecondsPerStep));
     question.host_seconds_per_step = message.host_seconds_per_step();
   }
+  if (message.has_max_plans()) question.max_plans = message.max_plans();
   return question;
 }
 

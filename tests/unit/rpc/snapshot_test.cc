@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/unit/rpc/sample_profile.h"
+#include "tests/support/sample_profile.h"
 
 namespace fabricwise {
 namespace {
