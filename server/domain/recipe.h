@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include "absl/container/inlined_vector.h"
@@ -94,7 +95,7 @@ struct CollectiveUse {
   // limit. The nearest path with a curve stands in for one without, marked.
   absl::InlinedVector<CollectivePath, 3> paths;
   // Where a step has no curve at all: one operation that moves the same bytes.
-  absl::InlinedVector<CollectiveStep, 1> stand_in;
+  std::optional<CollectiveStep> stand_in;
   double count = 0;  // of each step
   Section section = Section::kLayers;
 };

@@ -307,8 +307,8 @@ class Builder {
                    {CollectiveOp::kAllGather, HiddenBytes(),
                     TokenBasis::kRank}},
          .paths = {{CollectiveImpl::kNccl}},
-         .stand_in = {{CollectiveOp::kAllReduce, HiddenBytes(),
-                       TokenBasis::kRank}},
+         .stand_in = CollectiveStep{CollectiveOp::kAllReduce, HiddenBytes(),
+                                    TokenBasis::kRank},
          .count = Count(model_.num_moe_layers)});
   }
 

@@ -13,10 +13,9 @@ int64_t Bytes(double value) { return static_cast<int64_t>(std::ceil(value)); }
 
 }  // namespace
 
-MemoryUse ComputeMemory(const Recipe& recipe, const Workload& workload,
-                        int64_t gpu_memory_bytes) {
+MemoryUse ComputeMemory(const Recipe& recipe, const Plan& plan,
+                        const Workload& workload, int64_t gpu_memory_bytes) {
   const MemoryRecipe& memory = recipe.memory;
-  const Plan& plan = recipe.plan;
   const double context = FinalContext(workload);
   const double per_sequence =
       memory.kv_bytes_per_token * context +

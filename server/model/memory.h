@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "server/domain/plan.h"
 #include "server/domain/recipe.h"
 #include "server/domain/workload.h"
 
@@ -28,7 +29,8 @@ struct MemoryUse {
 };
 
 // `gpu_memory_bytes`: of the smallest GPU; 0: not known, then everything fits.
-MemoryUse ComputeMemory(const Recipe& recipe, const Workload& workload,
-                        int64_t gpu_memory_bytes);
+// `plan`: the recipe's, of any number of replicas.
+MemoryUse ComputeMemory(const Recipe& recipe, const Plan& plan,
+                        const Workload& workload, int64_t gpu_memory_bytes);
 
 }  // namespace fabricwise

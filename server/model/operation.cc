@@ -2,6 +2,7 @@
 #include "server/model/operation.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -76,14 +77,14 @@ std::string FormatText(const WeightFormat& format) {
 
 }  // namespace
 
-const Price& Operation::At(const Argument& argument) {
-  for (size_t i = 0; i < filled_; ++i) {
-    if (remembered_[i].argument == argument) return remembered_[i].price;
+Price Operation::At(const Argument& argument) {
+  // Fibonacci hashing of the size's bits; a collision only forgets.
+  constexpr uint64_t kGolden = 0x9E3779B97F4A7C15;
+  const uint64_t bits = std::bit_cast<uint64_t>(argument.size);
+  Remembered& place = remembered_[(bits * kGolden) >> (64 - kRememberedBits)];
+  if (!(place.argument == argument)) {
+    place = {argument, Evaluate(argument)};
   }
-  Remembered& place = remembered_[next_];
-  place = {argument, Evaluate(argument)};
-  next_ = (next_ + 1) % kRemembered;
-  filled_ = std::min(filled_ + 1, kRemembered);
   return place.price;
 }
 

@@ -41,8 +41,8 @@ class Operation {
  public:
   virtual ~Operation() = default;
 
-  // Remembers the last few answers: plans have much in common.
-  const Price& At(const Argument& argument);
+  // Remembers some answers: plans have much in common.
+  Price At(const Argument& argument);
 
   // The curve or table asked, "all_reduce/n8/nccl/graph".
   virtual std::string Source(const Argument& argument) const = 0;
@@ -53,12 +53,11 @@ class Operation {
   virtual Price Evaluate(const Argument& argument) const = 0;
 
   struct Remembered {
-    Argument argument;
+    Argument argument{.size = -1};  // which nothing asks
     Price price;
   };
-  static constexpr size_t kRemembered = 8;
-  std::array<Remembered, kRemembered> remembered_;
-  size_t filled_ = 0, next_ = 0;
+  static constexpr int kRememberedBits = 4;
+  std::array<Remembered, size_t{1} << kRememberedBits> remembered_;
 };
 
 // A product with a fixed weight. Where its format was not measured, the nearest

@@ -172,16 +172,10 @@ struct Pricer::State {
                                       [&](const CollectiveStep& step) {
                                         return operation(step.op)->Measured();
                                       });
-    const bool stands_in = !measured && !use.stand_in.empty() &&
-                           std::all_of(use.stand_in.begin(), use.stand_in.end(),
-                                       [&](const CollectiveStep& step) {
-                                         return operation(step.op)->Measured();
-                                       });
-    if (stands_in) {
-      for (const CollectiveStep& step : use.stand_in) {
-        add(step,
-            "not measured: one all-reduce moves the same bytes and stands in");
-      }
+    if (!measured && use.stand_in.has_value() &&
+        operation(use.stand_in->op)->Measured()) {
+      add(*use.stand_in,
+          "not measured: one all-reduce moves the same bytes and stands in");
       return;
     }
     for (const CollectiveStep& step : use.steps) add(step, {});
@@ -341,7 +335,7 @@ StepPrice Pricer::Price(const Bound& bound, const StepLoad& load,
   for (const Bound::Item& item : bound.items) {
     const Argument argument =
         ArgumentOf(item.asks, item.basis, item.factor, load, launch);
-    const fabricwise::Price& price = item.operation->At(argument);
+    const fabricwise::Price price = item.operation->At(argument);
     if (!price.known) {
       result.answerable = false;
       return result;
@@ -394,7 +388,7 @@ ExplainedPrice Pricer::Explain(const Bound& bound, const StepLoad& load,
   for (const Bound::Item& item : bound.items) {
     const Argument argument =
         ArgumentOf(item.asks, item.basis, item.factor, load, launch);
-    const fabricwise::Price& price = item.operation->At(argument);
+    const fabricwise::Price price = item.operation->At(argument);
     const double count = item.count * multiplicity.Of(item.section);
     if (price.seconds * count == 0) continue;
     result.terms.push_back(

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -36,31 +37,43 @@ constexpr int64_t kFlipStep = 4;
 // Plans kept for the fine search, from each end of a range.
 constexpr size_t kContenders = 3;
 
+// Plans after the first that its confidence is taken against.
+constexpr size_t kCompared = 8;
+
 constexpr size_t kSweepPlans = 3;
 constexpr size_t kNamedInErrors = 4;
 
 int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-struct Candidate {
+// What replicas of a plan have in common: one replica, and what its step costs
+// at each number of sequences asked so far.
+struct Replica {
   const Engine* engine;
   Recipe recipe;
   std::shared_ptr<const Pricer::Bound> bound;
+  std::vector<std::pair<int64_t, StepPrice>> prices;  // by its sequences
+};
+
+struct Candidate {
+  Replica* replica;
+  Plan plan;
   std::string mode;
   int gpus;
   int complexity;
+  int64_t max_concurrency;  // that fits in memory
 
-  const Plan& plan() const { return recipe.plan; }
+  const Engine& engine() const { return *replica->engine; }
 };
 
 // What a plan does at one concurrency.
 struct Outcome {
   const Candidate* candidate = nullptr;
   StepPrice price;
+  double cost = 0;  // what the objective wants least of
   double tpot_seconds = 0;
   double tokens_per_second = 0;
   std::optional<double> ttft_seconds;
   bool answerable = true;
-  bool fits = true;
   bool misses = false;
 };
 
@@ -109,54 +122,38 @@ class Advisor {
   }
 
   // All that can be costed and may run at `concurrency`, best first. What
-  // cannot goes to `ruled_out` and `not_answerable` where given.
+  // cannot goes to `ruled_out` and `not_answerable`.
   std::vector<Outcome> Rank(int64_t concurrency,
-                            std::vector<RuledOut>* ruled_out,
-                            std::vector<NotAnswerable>* not_answerable) {
+                            std::vector<RuledOut>& ruled_out,
+                            std::vector<NotAnswerable>& not_answerable) {
     std::vector<Outcome> ranked;
     for (const Candidate& candidate : candidates_) {
-      Outcome outcome = Evaluate(candidate, concurrency);
-      if (!outcome.fits && !question_.limits.ignore_memory) {
-        if (ruled_out != nullptr) {
-          ruled_out->push_back({candidate.engine->id(), candidate.mode,
-                                MemoryReason(Memory(candidate, concurrency))});
-        }
+      if (!MayRun(candidate, concurrency)) {
+        ruled_out.push_back({candidate.engine().id(), candidate.mode,
+                             MemoryReason(Memory(candidate, concurrency))});
         continue;
       }
+      Outcome outcome = Evaluate(candidate, concurrency);
       if (!outcome.answerable) {
-        if (not_answerable != nullptr) {
-          not_answerable->push_back({candidate.engine->id(), candidate.mode,
-                                     Missing(candidate, concurrency)});
-        }
+        not_answerable.push_back({candidate.engine().id(), candidate.mode,
+                                  Missing(candidate, concurrency)});
         continue;
       }
       ranked.push_back(std::move(outcome));
     }
-    Sort(ranked);
+    if (ranked.empty()) return ranked;
+    std::stable_sort(ranked.begin(), ranked.end(), Better);
+    const auto best =
+        ranked.begin() + static_cast<std::ptrdiff_t>(BestOf(ranked));
+    std::rotate(ranked.begin(), best, best + 1);
     return ranked;
-  }
-
-  // The best of `among` at `concurrency`; null: none can be answered.
-  const Candidate* Best(absl::Span<const Candidate* const> among,
-                        int64_t concurrency) {
-    std::vector<Outcome> outcomes;
-    for (const Candidate* candidate : among) {
-      Outcome outcome = Evaluate(*candidate, concurrency);
-      if (outcome.answerable &&
-          (outcome.fits || question_.limits.ignore_memory)) {
-        outcomes.push_back(std::move(outcome));
-      }
-    }
-    if (outcomes.empty()) return nullptr;
-    MoveBestToFront(outcomes);
-    return outcomes.front().candidate;
   }
 
   PlanAdvice Explain(const Outcome& outcome, int64_t concurrency) {
     const Candidate& candidate = *outcome.candidate;
     const Workload workload = At(concurrency);
-    PlanAdvice advice{.engine = candidate.engine->id(),
-                      .plan = candidate.plan(),
+    PlanAdvice advice{.engine = candidate.engine().id(),
+                      .plan = candidate.plan,
                       .mode = candidate.mode,
                       .tpot_seconds = outcome.tpot_seconds,
                       .ttft_seconds = outcome.ttft_seconds,
@@ -166,16 +163,15 @@ class Advisor {
     if (!advice.ttft_seconds.has_value()) {
       advice.ttft_seconds = TimeToFirstToken(candidate, workload);
     }
-    advice.terms =
-        pricer_
-            .Explain(*candidate.bound, Load(candidate, workload), StepLaunch())
-            .terms;
+    advice.terms = pricer_
+                       .Explain(*candidate.replica->bound,
+                                Load(candidate, workload), StepLaunch())
+                       .terms;
     const double sigma = Sigma(outcome);
     advice.tpot_low_seconds =
         std::max(0.0, outcome.tpot_seconds - kDeviate90 * sigma);
     advice.tpot_high_seconds = outcome.tpot_seconds + kDeviate90 * sigma;
-    advice.launch =
-        candidate.engine->Launch(model_, candidate.plan(), workload);
+    advice.launch = candidate.engine().Launch(model_, candidate.plan, workload);
     AddMisses(advice);
     return advice;
   }
@@ -184,9 +180,12 @@ class Advisor {
     Confidence confidence{.model_residual_ratio = Residual()};
     std::vector<Uncertain> values;
     for (const Outcome& outcome : ranked) {
-      if (outcome.misses != ranked.front().misses) break;
-      values.push_back({Cost(outcome), Cost(outcome) * Sigma(outcome) /
-                                           outcome.price.seconds});
+      if (values.size() > kCompared ||
+          outcome.misses != ranked.front().misses) {
+        break;
+      }
+      values.push_back({outcome.cost,
+                        outcome.cost * Sigma(outcome) / outcome.price.seconds});
     }
     confidence.probability_first_is_best = ProbabilityFirstIsLeast(values);
     if (values.size() > 1) {
@@ -195,26 +194,34 @@ class Advisor {
     return confidence;
   }
 
-  // Concurrencies in [low, high] at which the best mode changes.
+  // Concurrencies in [low, high] at which the best mode changes. A coarse
+  // search over all plans picks the contenders, a fine one among them finds
+  // the exact places.
   std::vector<FlipPoint> FlipPoints(int64_t low, int64_t high) {
     std::vector<int64_t> grid;
     for (int64_t at = low; at < high; at *= kFlipStep) grid.push_back(at);
     grid.push_back(high);
-    std::vector<const Candidate*> contenders;
+    std::vector<const Candidate*> all, contenders;
+    for (const Candidate& candidate : candidates_) all.push_back(&candidate);
     for (int64_t at : grid) {
-      const std::vector<Outcome> ranked = Rank(at, nullptr, nullptr);
-      for (size_t i = 0; i < std::min(kContenders, ranked.size()); ++i) {
-        const Candidate* candidate = ranked[i].candidate;
+      std::vector<Outcome>& outcomes = EvaluateAll(all, at);
+      for (size_t i = 0; i < kContenders && !outcomes.empty(); ++i) {
+        const size_t best = BestOf(outcomes);
+        const Candidate* candidate = outcomes[best].candidate;
         if (std::find(contenders.begin(), contenders.end(), candidate) ==
             contenders.end()) {
           contenders.push_back(candidate);
         }
+        outcomes[best] = outcomes.back();
+        outcomes.pop_back();
       }
     }
     std::vector<FlipPoint> flips;
+    const Candidate* at_low = Best(contenders, grid.front());
     for (size_t i = 1; i < grid.size(); ++i) {
-      Bisect(contenders, grid[i - 1], Best(contenders, grid[i - 1]), grid[i],
-             Best(contenders, grid[i]), flips);
+      const Candidate* at_high = Best(contenders, grid[i]);
+      Bisect(contenders, grid[i - 1], at_low, grid[i], at_high, flips);
+      at_low = at_high;
     }
     return flips;
   }
@@ -260,19 +267,36 @@ class Advisor {
         refused_.push_back({engine.id(), ModeName(plan), *std::move(refusal)});
         continue;
       }
-      Candidate& candidate = candidates_.emplace_back(Candidate{
-          .engine = &engine,
-          .recipe = engine.MakeRecipe(model_, plan, profile_.fingerprint()),
-          .mode = ModeName(plan),
-          .gpus = plan.gpus(),
-          .complexity = Complexity(plan)});
-      Recipe& recipe = candidate.recipe;
-      if (question_.host_seconds_per_step >= 0) {
-        recipe.host_seconds = question_.host_seconds_per_step;
-      }
-      if (question_.workload.extra_all_reduces > 0) AddAllReduces(recipe);
-      candidate.bound = pricer_.Bind(recipe);
+      Replica& replica = FindReplica(engine, plan);
+      const MemoryUse memory = ComputeMemory(
+          replica.recipe, plan, question_.workload, gpu_memory_bytes_);
+      candidates_.push_back({.replica = &replica,
+                             .plan = plan,
+                             .mode = ModeName(plan),
+                             .gpus = plan.gpus(),
+                             .complexity = Complexity(plan),
+                             .max_concurrency = memory.max_concurrency.value_or(
+                                 std::numeric_limits<int64_t>::max())});
     }
+  }
+
+  Replica& FindReplica(const Engine& engine, Plan plan) {
+    plan.replicas = 1;
+    for (Replica& replica : replicas_) {
+      if (replica.engine == &engine && replica.recipe.plan == plan) {
+        return replica;
+      }
+    }
+    Replica& replica = replicas_.emplace_back(Replica{
+        .engine = &engine,
+        .recipe = engine.MakeRecipe(model_, plan, profile_.fingerprint())});
+    Recipe& recipe = replica.recipe;
+    if (question_.host_seconds_per_step >= 0) {
+      recipe.host_seconds = question_.host_seconds_per_step;
+    }
+    if (question_.workload.extra_all_reduces > 0) AddAllReduces(recipe);
+    replica.bound = pricer_.Bind(recipe);
+    return replica;
   }
 
   // All-reduces that the asker saw beside the model's own.
@@ -308,12 +332,12 @@ class Advisor {
 
   StepLoad Load(const Candidate& candidate, const Workload& workload) const {
     if (workload.phase != Phase::kPrefill) {
-      return DecodeLoad(workload, candidate.plan());
+      return DecodeLoad(workload, candidate.plan);
     }
-    const int64_t tokens = RankPromptTokens(candidate.plan(), workload);
-    return PromptLoad(
-        workload, candidate.plan(),
-        static_cast<double>(std::min(tokens, candidate.recipe.chunk_tokens)));
+    const int64_t tokens = RankPromptTokens(candidate.plan, workload);
+    return PromptLoad(workload, candidate.plan,
+                      static_cast<double>(std::min(
+                          tokens, candidate.replica->recipe.chunk_tokens)));
   }
 
   // A prompt admitted while all others decode. nullopt: not asked for, or not
@@ -325,48 +349,64 @@ class Advisor {
       return std::nullopt;
     }
     const int64_t chunk =
-        std::min(workload.input_tokens, candidate.recipe.chunk_tokens);
+        std::min(workload.input_tokens, candidate.replica->recipe.chunk_tokens);
     const auto chunks =
         static_cast<double>(CeilDivide(workload.input_tokens, chunk));
     const StepPrice price = pricer_.Price(
-        *candidate.bound, AdmissionLoad(workload, candidate.plan(), chunk),
-        Launch::kEager);
+        *candidate.replica->bound,
+        AdmissionLoad(workload, candidate.plan, chunk), Launch::kEager);
     if (!price.answerable) return std::nullopt;
     return price.through_seconds + (chunks - 1) * price.slowest_stage_seconds;
   }
 
   MemoryUse Memory(const Candidate& candidate, int64_t concurrency) const {
-    return ComputeMemory(candidate.recipe, At(concurrency), gpu_memory_bytes_);
+    return ComputeMemory(candidate.replica->recipe, candidate.plan,
+                         At(concurrency), gpu_memory_bytes_);
+  }
+
+  bool MayRun(const Candidate& candidate, int64_t concurrency) const {
+    return question_.limits.ignore_memory ||
+           concurrency <= candidate.max_concurrency;
+  }
+
+  // The step of one replica; the same for all plans that differ in replicas
+  // only and give each as many sequences.
+  const StepPrice& Price(const Candidate& candidate, const Workload& workload) {
+    Replica& replica = *candidate.replica;
+    const int64_t sequences =
+        CeilDivide(workload.concurrency, candidate.plan.replicas);
+    for (const auto& [known, price] : replica.prices) {
+      if (known == sequences) return price;
+    }
+    replica.prices.emplace_back(
+        sequences,
+        pricer_.Price(*replica.bound, Load(candidate, workload), StepLaunch()));
+    return replica.prices.back().second;
   }
 
   Outcome Evaluate(const Candidate& candidate, int64_t concurrency) {
     const Workload workload = At(concurrency);
-    Outcome outcome{.candidate = &candidate};
-    // Where only communication counts, so does no memory.
-    outcome.fits = question_.scope == CostScope::kCommunication ||
-                   Memory(candidate, concurrency).fits;
-    if (!outcome.fits && !question_.limits.ignore_memory) return outcome;
-    outcome.price = pricer_.Price(*candidate.bound, Load(candidate, workload),
-                                  StepLaunch());
+    Outcome outcome{.candidate = &candidate,
+                    .price = Price(candidate, workload)};
     outcome.answerable = outcome.price.answerable;
     if (!outcome.answerable) return outcome;
-    const double sequences = static_cast<double>(concurrency);
+    double tokens = static_cast<double>(concurrency);
+    double seconds = outcome.price.seconds;
     if (workload.phase == Phase::kPrefill) {
       const auto steps = static_cast<double>(
-          CeilDivide(RankPromptTokens(candidate.plan(), workload),
-                     candidate.recipe.chunk_tokens));
-      const double seconds = outcome.price.through_seconds +
-                             (steps - 1) * outcome.price.slowest_stage_seconds;
+          CeilDivide(RankPromptTokens(candidate.plan, workload),
+                     candidate.replica->recipe.chunk_tokens));
+      seconds = outcome.price.through_seconds +
+                (steps - 1) * outcome.price.slowest_stage_seconds;
+      tokens *= static_cast<double>(workload.input_tokens);
       outcome.ttft_seconds = seconds;
-      outcome.tokens_per_second =
-          sequences * static_cast<double>(workload.input_tokens) / seconds;
     } else {
-      outcome.tpot_seconds = outcome.price.seconds;
-      // A plan without communication costs nothing where only that counts.
-      outcome.tokens_per_second = outcome.price.seconds > 0
-                                      ? sequences / outcome.price.seconds
-                                      : HUGE_VAL;
+      outcome.tpot_seconds = seconds;
     }
+    // Where only communication counts and a plan has none, no rate follows.
+    outcome.tokens_per_second = seconds > 0 ? tokens / seconds : 0;
+    outcome.cost =
+        question_.objective == Objective::kLatency ? seconds : seconds / tokens;
     const Limits& limits = question_.limits;
     if (std::isfinite(limits.max_ttft_seconds) &&
         !outcome.ttft_seconds.has_value()) {
@@ -377,13 +417,24 @@ class Advisor {
     return outcome;
   }
 
-  // What the objective wants least of, in seconds.
-  double Cost(const Outcome& outcome) const {
-    if (question_.objective == Objective::kLatency &&
-        question_.workload.phase != Phase::kPrefill) {
-      return outcome.tpot_seconds;
+  // Those of `among` that can be answered and may run, in a buffer that the
+  // next call reuses.
+  std::vector<Outcome>& EvaluateAll(absl::Span<const Candidate* const> among,
+                                    int64_t concurrency) {
+    outcomes_.clear();
+    for (const Candidate* candidate : among) {
+      if (!MayRun(*candidate, concurrency)) continue;
+      Outcome outcome = Evaluate(*candidate, concurrency);
+      if (outcome.answerable) outcomes_.push_back(outcome);
     }
-    return 1 / outcome.tokens_per_second;
+    return outcomes_;
+  }
+
+  // The best of `among` at `concurrency`; null: none can be answered.
+  const Candidate* Best(absl::Span<const Candidate* const> among,
+                        int64_t concurrency) {
+    const std::vector<Outcome>& outcomes = EvaluateAll(among, concurrency);
+    return outcomes.empty() ? nullptr : outcomes[BestOf(outcomes)].candidate;
   }
 
   double Residual() const {
@@ -395,58 +446,43 @@ class Advisor {
                       Residual() * outcome.price.seconds);
   }
 
-  void Sort(std::vector<Outcome>& outcomes) const {
-    if (outcomes.empty()) return;
-    std::stable_sort(outcomes.begin(), outcomes.end(),
-                     [this](const Outcome& a, const Outcome& b) {
-                       if (a.misses != b.misses) return b.misses;
-                       return Cost(a) < Cost(b);
-                     });
-    MoveBestToFront(outcomes);
+  static bool Better(const Outcome& a, const Outcome& b) {
+    if (a.misses != b.misses) return b.misses;
+    return a.cost < b.cost;
   }
 
-  // Of all within a tie of the best: fewest GPUs, then the simplest. Then the
-  // running mode, where it is within the margin.
-  void MoveBestToFront(std::vector<Outcome>& outcomes) const {
-    const auto better = [this](const Outcome& a, const Outcome& b) {
-      if (a.misses != b.misses) return b.misses;
-      return Cost(a) < Cost(b);
-    };
+  // Of all within a tie of the best: fewest GPUs, then the simplest. But the
+  // running mode, where it is within the margin. `outcomes` is not empty.
+  size_t BestOf(const std::vector<Outcome>& outcomes) const {
     const Outcome& least =
-        *std::min_element(outcomes.begin(), outcomes.end(), better);
-    const double bound = Cost(least) * (1 + kTieRatio);
-    const bool misses = least.misses;
-    size_t best = outcomes.size(), running = outcomes.size();
+        *std::min_element(outcomes.begin(), outcomes.end(), Better);
+    size_t best = outcomes.size();
     for (size_t i = 0; i < outcomes.size(); ++i) {
       const Outcome& outcome = outcomes[i];
-      if (outcome.misses != misses) continue;
-      const double cost = Cost(outcome);
-      if (outcome.candidate->mode == question_.current_mode &&
-          cost <= Cost(least) * (1 + kSwitchMargin)) {
-        running = std::min(running, i);
+      if (outcome.misses != least.misses) continue;
+      if (outcome.cost <= least.cost * (1 + kSwitchMargin) &&
+          outcome.candidate->mode == question_.current_mode) {
+        return i;
       }
-      if (cost > bound) continue;
-      if (best == outcomes.size() || Preferred(outcome, outcomes[best])) {
+      if (outcome.cost <= least.cost * (1 + kTieRatio) &&
+          (best == outcomes.size() || Preferred(outcome, outcomes[best]))) {
         best = i;
       }
     }
-    if (running < outcomes.size()) best = running;
-    std::rotate(outcomes.begin(),
-                outcomes.begin() + static_cast<std::ptrdiff_t>(best),
-                outcomes.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+    return best;
   }
 
-  bool Preferred(const Outcome& a, const Outcome& b) const {
+  static bool Preferred(const Outcome& a, const Outcome& b) {
     const Candidate &x = *a.candidate, &y = *b.candidate;
     if (x.gpus != y.gpus) return x.gpus < y.gpus;
     if (x.complexity != y.complexity) return x.complexity < y.complexity;
-    return Cost(a) < Cost(b);
+    return a.cost < b.cost;
   }
 
   std::vector<std::string> Missing(const Candidate& candidate,
                                    int64_t concurrency) {
     return pricer_
-        .Explain(*candidate.bound, Load(candidate, At(concurrency)),
+        .Explain(*candidate.replica->bound, Load(candidate, At(concurrency)),
                  StepLaunch())
         .missing;
   }
@@ -488,7 +524,9 @@ class Advisor {
   const Profile& profile_;
   Pricer pricer_;
   int64_t gpu_memory_bytes_ = 0;
-  std::deque<Candidate> candidates_;  // stable addresses
+  std::deque<Replica> replicas_;  // stable addresses, as the next
+  std::deque<Candidate> candidates_;
+  std::vector<Outcome> outcomes_;
   std::vector<RuledOut> refused_;
 };
 
@@ -519,7 +557,7 @@ absl::StatusOr<Advice> Recommend(const ModelShape& model,
   Advice advice;
   advice.ruled_out = std::move(advisor.refused());
   const std::vector<Outcome> ranked =
-      advisor.Rank(concurrency, &advice.ruled_out, &advice.not_answerable);
+      advisor.Rank(concurrency, advice.ruled_out, advice.not_answerable);
   if (ranked.empty()) {
     return advisor.NoPlan(advice.ruled_out, advice.not_answerable);
   }
@@ -557,7 +595,7 @@ absl::StatusOr<SweepAdvice> Sweep(const ModelShape& model,
     std::vector<RuledOut> ruled_out = advisor.refused();
     std::vector<NotAnswerable> not_answerable;
     const std::vector<Outcome> ranked =
-        advisor.Rank(concurrency, &ruled_out, &not_answerable);
+        advisor.Rank(concurrency, ruled_out, not_answerable);
     SweepAdvice::Point& point = sweep.points.emplace_back();
     point.concurrency = concurrency;
     for (size_t i = 0; i < std::min(kSweepPlans, ranked.size()); ++i) {
