@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -584,8 +585,15 @@ absl::StatusOr<std::vector<bool>> FindMoeLayers(const Keys& keys,
   return is_moe;
 }
 
-// The reading of an unknown model_type with experts.
+// The reading of an unknown model_type.
 Experts GuessExperts(const Keys& keys) {
+  const auto has = [&](absl::string_view key) { return keys.Has(key); };
+  constexpr absl::string_view kOfExperts[] = {
+      "num_experts",         "num_local_experts", "n_routed_experts",
+      "num_experts_per_tok", "experts_per_token", "moe_intermediate_size"};
+  if (std::none_of(std::begin(kOfExperts), std::end(kOfExperts), has)) {
+    return Experts::kNone;
+  }
   if (!keys.Has("moe_intermediate_size")) return Experts::kMixtral;
   for (const absl::string_view key :
        {"decoder_sparse_step", "mlp_only_layers", "mlp_layer_types"}) {

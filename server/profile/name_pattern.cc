@@ -2,8 +2,10 @@
 #include "server/profile/name_pattern.h"
 
 #include <string>
+#include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/argument.h"
 #include "server/base/status_macros.h"
@@ -16,41 +18,55 @@ class PatternCompiler {
  public:
   using Op = NamePattern::Op;
   using Program = NamePattern::Program;
-  using Bytes = std::bitset<256>;
+  using Bytes = NamePattern::Bytes;
 
   explicit PatternCompiler(absl::string_view text) : text_(text) {}
 
-  absl::StatusOr<Program> Compile() {
+  absl::StatusOr<NamePattern> Regex() {
     if (text_.size() > NamePattern::kMaxBytes) return TooLong();
     ASSIGN_OR_RETURN(Program program, Alternatives(0));
     if (at_ < text_.size()) return Refuse("an unmatched )");
     program.push_back({.op = Op::kAccept});
-    return program;
+    return Finish(std::move(program));
   }
 
-  absl::StatusOr<Program> CompileGlob() {
+  absl::StatusOr<NamePattern> Glob() {
     if (text_.size() > NamePattern::kMaxBytes) return TooLong();
     // (.*\.)? glob (\..*)? end
-    const Program any = Star(Byte(~Bytes()));
-    Program program = Optional(Join(any, Byte(Only('.'))));
+    const Program any = Star(One(Op::kAny));
+    Program program = Optional(Join(any, Byte('.')));
+    std::string run, longest;
     for (const char c : text_) {
-      Append(&program, c == '*' ? any : Byte(Only(c)));
+      Append(&program, c == '*' ? any : Byte(c));
+      run = c == '*' ? std::string() : run + c;
+      if (run.size() > longest.size()) longest = run;
     }
-    Append(&program, Optional(Join(Byte(Only('.')), any)));
+    Append(&program, Optional(Join(Byte('.'), any)));
     program.push_back({.op = Op::kAtEnd});
     program.push_back({.op = Op::kAccept});
-    return program;
+    NamePattern pattern = Finish(std::move(program));
+    pattern.required_ = std::move(longest);
+    return pattern;
   }
 
  private:
   // Deep enough for any list seen, shallow enough for any stack.
   static constexpr int kMaxDepth = 16;
 
-  static Bytes Only(char c) {
-    return Bytes().set(static_cast<unsigned char>(c));
+  NamePattern Finish(Program program) {
+    NamePattern pattern;
+    pattern.program_ = std::move(program);
+    pattern.sets_ = std::move(sets_);
+    return pattern;
   }
-  static Program Byte(const Bytes& bytes) {
-    return {{.op = Op::kByte, .bytes = bytes}};
+
+  static Program One(Op op) { return {{.op = op}}; }
+  static Program Byte(char c) {
+    return {{.op = Op::kByte, .first = static_cast<unsigned char>(c)}};
+  }
+  Program Set(const Bytes& bytes) {
+    sets_.push_back(bytes);
+    return {{.op = Op::kSet, .first = static_cast<int>(sets_.size()) - 1}};
   }
   static void Append(Program* program, const Program& more) {
     program->insert(program->end(), more.begin(), more.end());
@@ -147,10 +163,10 @@ class PatternCompiler {
         break;
     }
     ++at_;
-    if (c == '.') return Byte(~Bytes());
-    if (c == '^') return Program{{.op = Op::kAtStart}};
-    if (c == '$') return Program{{.op = Op::kAtEnd}};
-    return Byte(Only(c));
+    if (c == '.') return One(Op::kAny);
+    if (c == '^') return One(Op::kAtStart);
+    if (c == '$') return One(Op::kAtEnd);
+    return Byte(c);
   }
 
   absl::StatusOr<Program> Group(int depth) {
@@ -164,7 +180,7 @@ class PatternCompiler {
 
   absl::StatusOr<Program> Escape() {
     ASSIGN_OR_RETURN(const Bytes bytes, EscapedBytes());
-    return Byte(bytes);
+    return Set(bytes);
   }
 
   absl::StatusOr<Bytes> EscapedBytes() {
@@ -212,24 +228,24 @@ class PatternCompiler {
         bytes.set(static_cast<size_t>(byte));
       }
     }
-    return Byte(negated ? ~bytes : bytes);
+    return Set(negated ? ~bytes : bytes);
   }
 
   absl::string_view text_;
   size_t at_ = 0;
+  std::vector<Bytes> sets_;
 };
 
 absl::StatusOr<NamePattern> NamePattern::Regex(absl::string_view text) {
-  ASSIGN_OR_RETURN(Program program, PatternCompiler(text).Compile());
-  return NamePattern(std::move(program));
+  return PatternCompiler(text).Regex();
 }
 
 absl::StatusOr<NamePattern> NamePattern::Glob(absl::string_view text) {
-  ASSIGN_OR_RETURN(Program program, PatternCompiler(text).CompileGlob());
-  return NamePattern(std::move(program));
+  return PatternCompiler(text).Glob();
 }
 
 bool NamePattern::Matches(absl::string_view name, int64_t* steps_left) const {
+  if (--*steps_left < 0 || !absl::StrContains(name, required_)) return false;
   // All places in the program that the bytes so far can lead to.
   std::vector<int> places, next, stack;
   // seen[place] == at + 1: already followed at this byte.
@@ -247,9 +263,18 @@ bool NamePattern::Matches(absl::string_view name, int64_t* steps_left) const {
       mark = at + 1;
       const Instruction& instruction = program_[static_cast<size_t>(place)];
       switch (instruction.op) {
+        case Op::kAny:
+          if (at < name.size()) next.push_back(place + 1);
+          break;
         case Op::kByte:
           if (at < name.size() &&
-              instruction.bytes[static_cast<unsigned char>(name[at])]) {
+              static_cast<unsigned char>(name[at]) == instruction.first) {
+            next.push_back(place + 1);
+          }
+          break;
+        case Op::kSet:
+          if (at < name.size() && sets_[static_cast<size_t>(instruction.first)]
+                                       [static_cast<unsigned char>(name[at])]) {
             next.push_back(place + 1);
           }
           break;

@@ -8,7 +8,7 @@
 
 #include <bitset>
 #include <cstdint>
-#include <utility>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -37,17 +37,28 @@ class NamePattern {
 
  private:
   friend class PatternCompiler;
-  enum class Op { kByte, kSplit, kJump, kAtStart, kAtEnd, kAccept };
+  enum class Op {
+    kAny,      // any byte
+    kByte,     // the byte `first`
+    kSet,      // any byte of sets_[first]
+    kSplit,    // on at both `first` and `second`, relative
+    kJump,     // on at `first`, relative
+    kAtStart,  // nothing, at the start of the name
+    kAtEnd,    // nothing, at its end
+    kAccept,
+  };
   struct Instruction {
     Op op = Op::kAccept;
-    std::bitset<256> bytes;     // kByte: any of these
-    int first = 0, second = 0;  // kSplit, kJump: relative targets
+    int first = 0, second = 0;
   };
   using Program = std::vector<Instruction>;
+  using Bytes = std::bitset<256>;
 
-  explicit NamePattern(Program program) : program_(std::move(program)) {}
+  NamePattern() = default;
 
   Program program_;
+  std::vector<Bytes> sets_;
+  std::string required_;  // stands in every name that matches; may be empty
 };
 
 }  // namespace fabricwise

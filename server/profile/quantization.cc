@@ -24,6 +24,8 @@ constexpr absl::string_view kMethods =
     "fp8, fbgemm_fp8, compressed-tensors, awq, gptq, mxfp4, modelopt";
 // The one block that kFp8Block stands for.
 constexpr int64_t kFp8BlockSide = 128;
+// A look-up of a plain name, in steps of a pattern.
+constexpr int64_t kStepsPerLookup = 8;
 // Values to a scale, by definition of the two 4-bit floats.
 constexpr int64_t kNvfp4Group = 16, kMxfp4Group = 32;
 
@@ -182,7 +184,7 @@ bool NameSet::Matches(absl::string_view name, int64_t* steps_left) const {
   if (!plain_.empty()) {
     for (size_t begin = 0; begin < name.size();) {
       for (size_t end = begin; end < name.size();) {
-        if (--*steps_left < 0) return false;
+        if ((*steps_left -= kStepsPerLookup) < 0) return false;
         end = std::min(name.find('.', end + 1), name.size());
         if (plain_.contains(name.substr(begin, end - begin))) return true;
       }

@@ -54,7 +54,7 @@ class Quantization {
   NumberFormat kv_cache_format() const { return kv_cache_format_; }
 
   // About a quarter of a second; real lists over 100 layers take 1 % of it.
-  static constexpr int64_t kMaxSteps = 20'000'000;
+  static constexpr int64_t kMaxSteps = 50'000'000;
 
  private:
   // Modules that `targets` names, or all where `everything`.
