@@ -56,7 +56,7 @@ class Operation {
     Argument argument{.size = -1};  // which nothing asks
     Price price;
   };
-  static constexpr int kRememberedBits = 4;
+  static constexpr int kRememberedBits = 3;
   std::array<Remembered, size_t{1} << kRememberedBits> remembered_;
 };
 

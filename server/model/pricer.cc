@@ -108,7 +108,26 @@ class Pricer::Bound {
     absl::string_view note;
   };
 
-  absl::InlinedVector<Item, 32> items;
+  std::vector<Item> items;
+  // The same with counts of equal work added up, for pricing alone.
+  std::vector<Item> merged;
+
+  void Merge() {
+    for (const Item& item : items) {
+      const auto equal =
+          std::find_if(merged.begin(), merged.end(), [&](const Item& other) {
+            return other.operation == item.operation &&
+                   other.asks == item.asks && other.basis == item.basis &&
+                   other.factor == item.factor && other.section == item.section;
+          });
+      if (equal != merged.end()) {
+        equal->count += item.count;
+      } else {
+        merged.push_back(item);
+      }
+    }
+  }
+
   int pipeline = 1;
   int64_t num_layers = 1;
   double host_seconds = 0;
@@ -209,7 +228,10 @@ std::shared_ptr<const Pricer::Bound> Pricer::Bind(const Recipe& recipe) {
          .count = use.count,
          .communication = true});
   }
-  if (state.scope == CostScope::kCommunication) return bound;
+  if (state.scope == CostScope::kCommunication) {
+    bound->Merge();
+    return bound;
+  }
 
   bound->host_seconds = recipe.host_seconds;
   for (const GemmUse& use : recipe.gemms) {
@@ -279,6 +301,7 @@ std::shared_ptr<const Pricer::Bound> Pricer::Bind(const Recipe& recipe) {
   bound->items.push_back({.operation = &state.node,
                           .name = "small kernels",
                           .count = recipe.small_kernels});
+  bound->Merge();
   return bound;
 }
 
@@ -332,7 +355,7 @@ StepPrice Pricer::Price(const Bound& bound, const StepLoad& load,
                         Launch launch) {
   StepPrice result;
   SectionTimes times, variances;
-  for (const Bound::Item& item : bound.items) {
+  for (const Bound::Item& item : bound.merged) {
     const Argument argument =
         ArgumentOf(item.asks, item.basis, item.factor, load, launch);
     const fabricwise::Price price = item.operation->At(argument);

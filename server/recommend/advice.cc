@@ -31,11 +31,11 @@ constexpr double kSwitchMargin = 0.05;
 
 // Flip points are looked for up to here, or to the asked concurrency.
 constexpr int64_t kFlipRange = 1024;
-// Step of the coarse search: each range of concurrencies is halved until its
-// ends agree.
+// All plans are ranked at concurrencies this factor apart; the first few of
+// each ranking are contenders everywhere. A range whose ends differ is halved
+// down to the very concurrency, among contenders alone.
 constexpr int64_t kFlipStep = 4;
-// Plans kept for the fine search, from each end of a range.
-constexpr size_t kContenders = 3;
+constexpr size_t kContenders = 4;
 
 // Plans after the first that its confidence is taken against.
 constexpr size_t kCompared = 8;
@@ -198,9 +198,7 @@ class Advisor {
   // search over all plans picks the contenders, a fine one among them finds
   // the exact places.
   std::vector<FlipPoint> FlipPoints(int64_t low, int64_t high) {
-    std::vector<int64_t> grid;
-    for (int64_t at = low; at < high; at *= kFlipStep) grid.push_back(at);
-    grid.push_back(high);
+    const std::vector<int64_t> grid = Steps(low, high);
     std::vector<const Candidate*> all, contenders;
     for (const Candidate& candidate : candidates_) all.push_back(&candidate);
     for (int64_t at : grid) {
@@ -503,6 +501,14 @@ class Advisor {
       advice.misses.push_back(
           absl::StrCat("memory: ", MemoryReason(advice.memory)));
     }
+  }
+
+  // `low`, and ever kFlipStep times as much, and `high`.
+  static std::vector<int64_t> Steps(int64_t low, int64_t high) {
+    std::vector<int64_t> steps;
+    for (int64_t at = low; at < high; at *= kFlipStep) steps.push_back(at);
+    steps.push_back(high);
+    return steps;
   }
 
   void Bisect(absl::Span<const Candidate* const> contenders, int64_t low,
