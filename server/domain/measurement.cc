@@ -458,6 +458,8 @@ absl::Status Check(const Statistics& statistics) {
                       "positive and finite");
   }
   RETURN_IF_ERROR(CheckStatistic("iqr_seconds", statistics.iqr_seconds));
+  RETURN_IF_ERROR(CheckStatistic("iqr_seconds over median_seconds",
+                                 RelativeSigma(statistics)));
   RETURN_IF_ERROR(CheckStatistic("p99_seconds", statistics.p99_seconds));
   RETURN_IF_ERROR(CheckStatistic("sm_clock_hertz", statistics.sm_clock_hertz));
   RETURN_IF_ERROR(CheckRange("samples", statistics.samples, 0, kMaxKeySize));

@@ -41,10 +41,10 @@ int Depth(absl::string_view text) {
 }  // namespace
 
 absl::StatusOr<json> ParseJsonObject(absl::string_view what,
-                                     absl::string_view text) {
-  if (text.size() > kMaxJsonBytes) {
+                                     absl::string_view text, size_t max_bytes) {
+  if (text.size() > max_bytes) {
     return NotAllowed(what, absl::StrCat(text.size(), " bytes long"),
-                      absl::StrCat("at most ", kMaxJsonBytes));
+                      absl::StrCat("at most ", max_bytes));
   }
   if (Depth(text) > kMaxJsonDepth) {
     return NotAllowed(what, absl::StrCat("nested ", Depth(text), " deep"),

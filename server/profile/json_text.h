@@ -16,10 +16,11 @@ inline constexpr size_t kMaxJsonBytes = size_t{1} << 20;
 inline constexpr int kMaxJsonDepth = 32;
 
 // The object that `text` holds. INVALID_ARGUMENT, beginning with `what` ("the
-// config"), where it is over kMaxJsonBytes, nested deeper than kMaxJsonDepth,
+// config"), where it is over `max_bytes`, nested deeper than kMaxJsonDepth,
 // not JSON, not an object, or names a key twice.
-absl::StatusOr<nlohmann::json> ParseJsonObject(absl::string_view what,
-                                               absl::string_view text);
+absl::StatusOr<nlohmann::json> ParseJsonObject(
+    absl::string_view what, absl::string_view text,
+    size_t max_bytes = kMaxJsonBytes);
 
 // A value as it may stand in a message: compact, cut after 64 bytes.
 std::string Shown(const nlohmann::json& value);

@@ -200,6 +200,8 @@ TEST(Measurement, WithAnImpossibleStatisticIsRefusedByKeyAndField) {
   m = Good();
   m.statistics.iqr_seconds = inf;
   ExpectInvalid(Validate(m), "iqr_seconds is inf");
+  m.statistics = {.median_seconds = 1e-300, .iqr_seconds = 1e300};
+  ExpectInvalid(Validate(m), "iqr_seconds over median_seconds is inf");
   m = Good();
   m.statistics.p99_seconds = -inf;
   ExpectInvalid(Validate(m), "p99_seconds is -inf");
