@@ -77,13 +77,14 @@ std::string FormatText(const WeightFormat& format) {
 
 }  // namespace
 
-Price Operation::At(const Argument& argument) {
+const Price& Operation::At(const Argument& argument) {
   // Fibonacci hashing of the size's bits; a collision only forgets.
   constexpr uint64_t kGolden = 0x9E3779B97F4A7C15;
-  const uint64_t bits = std::bit_cast<uint64_t>(argument.size);
-  Remembered& place = remembered_[(bits * kGolden) >> (64 - kRememberedBits)];
-  if (!(place.argument == argument)) {
-    place = {argument, Evaluate(argument)};
+  const auto bits = std::bit_cast<uint64_t>(argument.size);
+  Remembered& place = remembered_[argument.launch == Launch::kGraph ? 0 : 1]
+                                 [(bits * kGolden) >> (64 - kRememberedBits)];
+  if (place.key != argument.size) {
+    place = {argument.size, Evaluate(argument)};
   }
   return place.price;
 }
@@ -326,16 +327,21 @@ Price PromptAttentionOperation::Evaluate(const Argument& argument) const {
       return ToPrice(*at);
     }
   }
-  const double seen = std::max(1.0, SeenContext(use_, argument.context));
-  const auto heads = static_cast<double>(use_.q_heads);
+  if (context_ != argument.context) {
+    const double seen = std::max(1.0, SeenContext(use_, argument.context));
+    const auto heads = static_cast<double>(use_.q_heads);
+    products_ = {
+        profile_.gemm().ForWeight(NumberFormat::kBf16, seen,
+                                  heads * static_cast<double>(use_.qk_dim)),
+        profile_.gemm().ForWeight(NumberFormat::kBf16, seen,
+                                  heads * static_cast<double>(use_.v_dim))};
+    context_ = argument.context;
+  }
   Price price{.known = true,
               .relative_sigma = kAttentionStandInSigma,
               .standing = Standing::kExtrapolated,
               .note = kAsProducts};
-  for (double width : {heads * static_cast<double>(use_.qk_dim),
-                       heads * static_cast<double>(use_.v_dim)}) {
-    const auto product =
-        profile_.gemm().ForWeight(NumberFormat::kBf16, seen, width);
+  for (const auto& product : products_) {
     if (!product.has_value()) return {};
     const auto at = product->At(argument.size);
     if (!at.has_value()) return {};

@@ -33,16 +33,16 @@ struct Argument {
   double sequences = 0;
   double context = 0;
   Launch launch = Launch::kGraph;
-
-  friend bool operator==(const Argument&, const Argument&) = default;
 };
 
 class Operation {
  public:
   virtual ~Operation() = default;
 
-  // Remembers some answers: plans have much in common.
-  Price At(const Argument& argument);
+  // Remembers some answers: plans have much in common. Within one question
+  // size and launch decide the rest of an argument. The reference is good
+  // until the next call.
+  const Price& At(const Argument& argument);
 
   // The curve or table asked, "all_reduce/n8/nccl/graph".
   virtual std::string Source(const Argument& argument) const = 0;
@@ -53,11 +53,14 @@ class Operation {
   virtual Price Evaluate(const Argument& argument) const = 0;
 
   struct Remembered {
-    Argument argument{.size = -1};  // which nothing asks
+    double key = kNoKey;
     Price price;
   };
+  static constexpr double kNoKey = -1;  // sizes are >= 0
   static constexpr int kRememberedBits = 3;
-  std::array<Remembered, size_t{1} << kRememberedBits> remembered_;
+  // By launch, then by a hash of the size.
+  std::array<std::array<Remembered, size_t{1} << kRememberedBits>, 2>
+      remembered_;
 };
 
 // A product with a fixed weight. Where its format was not measured, the nearest
@@ -138,6 +141,9 @@ class PromptAttentionOperation final : public Operation {
   Price Evaluate(const Argument& argument) const override;
   const Profile& profile_;
   AttentionUse use_;
+  // The two products for the context last asked.
+  mutable double context_ = 0;
+  mutable std::array<std::optional<GemmTable::Prepared>, 2> products_;
 };
 
 // One collective on a group; argument: bytes as its curve counts them.

@@ -358,7 +358,7 @@ StepPrice Pricer::Price(const Bound& bound, const StepLoad& load,
   for (const Bound::Item& item : bound.merged) {
     const Argument argument =
         ArgumentOf(item.asks, item.basis, item.factor, load, launch);
-    const fabricwise::Price price = item.operation->At(argument);
+    const fabricwise::Price& price = item.operation->At(argument);
     if (!price.known) {
       result.answerable = false;
       return result;
@@ -391,7 +391,7 @@ ExplainedPrice Pricer::Explain(const Bound& bound, const StepLoad& load,
   for (const Bound::Item& item : bound.items) {
     const Argument argument =
         ArgumentOf(item.asks, item.basis, item.factor, load, launch);
-    const fabricwise::Price price = item.operation->At(argument);
+    const fabricwise::Price& price = item.operation->At(argument);
     if (!price.known) {
       for (std::string& missing : item.operation->Missing(argument)) {
         if (std::find(result.missing.begin(), result.missing.end(), missing) ==
@@ -411,7 +411,7 @@ ExplainedPrice Pricer::Explain(const Bound& bound, const StepLoad& load,
   for (const Bound::Item& item : bound.items) {
     const Argument argument =
         ArgumentOf(item.asks, item.basis, item.factor, load, launch);
-    const fabricwise::Price price = item.operation->At(argument);
+    const fabricwise::Price& price = item.operation->At(argument);
     const double count = item.count * multiplicity.Of(item.section);
     if (price.seconds * count == 0) continue;
     result.terms.push_back(

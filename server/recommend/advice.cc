@@ -32,8 +32,8 @@ constexpr double kSwitchMargin = 0.05;
 // Flip points are looked for up to here, or to the asked concurrency.
 constexpr int64_t kFlipRange = 1024;
 // All plans are ranked at concurrencies this factor apart; the first few of
-// each ranking are contenders everywhere. A range whose ends differ is halved
-// down to the very concurrency, among contenders alone.
+// each ranking are contenders on both sides of it. A range whose ends differ is
+// halved down to the very concurrency, among contenders alone.
 constexpr int64_t kFlipStep = 4;
 constexpr size_t kContenders = 4;
 
@@ -198,28 +198,25 @@ class Advisor {
   // search over all plans picks the contenders, a fine one among them finds
   // the exact places.
   std::vector<FlipPoint> FlipPoints(int64_t low, int64_t high) {
-    const std::vector<int64_t> grid = Steps(low, high);
-    std::vector<const Candidate*> all, contenders;
+    std::vector<const Candidate*> all;
     for (const Candidate& candidate : candidates_) all.push_back(&candidate);
-    for (int64_t at : grid) {
-      std::vector<Outcome>& outcomes = EvaluateAll(all, at);
-      for (size_t i = 0; i < kContenders && !outcomes.empty(); ++i) {
-        const size_t best = BestOf(outcomes);
-        const Candidate* candidate = outcomes[best].candidate;
-        if (std::find(contenders.begin(), contenders.end(), candidate) ==
-            contenders.end()) {
-          contenders.push_back(candidate);
-        }
-        outcomes[best] = outcomes.back();
-        outcomes.pop_back();
-      }
-    }
     std::vector<FlipPoint> flips;
-    const Candidate* at_low = Best(contenders, grid.front());
-    for (size_t i = 1; i < grid.size(); ++i) {
-      const Candidate* at_high = Best(contenders, grid[i]);
-      Bisect(contenders, grid[i - 1], at_low, grid[i], at_high, flips);
-      at_low = at_high;
+    int64_t before = 0;
+    std::vector<const Candidate*> best_before;
+    for (int64_t at : Steps(low, high)) {
+      std::vector<const Candidate*> best = Leaders(all, at);
+      if (!best.empty() && !best_before.empty()) {
+        std::vector<const Candidate*> contenders = best;
+        for (const Candidate* candidate : best_before) {
+          if (std::find(best.begin(), best.end(), candidate) == best.end()) {
+            contenders.push_back(candidate);
+          }
+        }
+        Bisect(contenders, before, best_before.front(), at, best.front(),
+               flips);
+      }
+      before = at;
+      best_before = std::move(best);
     }
     return flips;
   }
@@ -426,6 +423,20 @@ class Advisor {
       if (outcome.answerable) outcomes_.push_back(outcome);
     }
     return outcomes_;
+  }
+
+  // The first few of a ranking.
+  std::vector<const Candidate*> Leaders(
+      absl::Span<const Candidate* const> among, int64_t concurrency) {
+    std::vector<Outcome>& outcomes = EvaluateAll(among, concurrency);
+    std::vector<const Candidate*> leaders;
+    while (leaders.size() < kContenders && !outcomes.empty()) {
+      const size_t best = BestOf(outcomes);
+      leaders.push_back(outcomes[best].candidate);
+      outcomes[best] = outcomes.back();
+      outcomes.pop_back();
+    }
+    return leaders;
   }
 
   // The best of `among` at `concurrency`; null: none can be answered.
