@@ -71,10 +71,10 @@ std::vector<PlotPoint> ToPlot(const v1::Curve& curve) {
 constexpr double kActivationBytes = 2;
 
 // "1 to 16 tokens per GPU": sizes of a collective in tokens of a model.
-std::string InTokens(const CollectiveKey& key, const v1::ModelShape& model,
+std::string InTokens(const CollectiveKey& key, const ModelShape& model,
                      double from, double to) {
   double token_bytes =
-      static_cast<double>(model.hidden_size()) * kActivationBytes;
+      static_cast<double>(model.hidden_size) * kActivationBytes;
   if (token_bytes <= 0) return "";
   absl::string_view what;
   switch (key.op) {
@@ -91,7 +91,7 @@ std::string InTokens(const CollectiveKey& key, const v1::ModelShape& model,
       what = "tokens per GPU, each sent to every peer";
       break;
   }
-  return absl::StrCat(Printable(model.name()), ": from ",
+  return absl::StrCat(Printable(model.name), ": from ",
                       FormatQuantity(from / token_bytes), " to ",
                       FormatQuantity(to / token_bytes), " ", what);
 }
@@ -167,7 +167,7 @@ std::string RenderCurveList(const Style& style,
 }
 
 std::string RenderCurve(const Style& style, const v1::Curve& curve,
-                        const v1::ModelShape* model) {
+                        const ModelShape* model) {
   Meaning meaning = MeaningOf(curve);
   std::string out =
       absl::StrCat(" ", Painted(style, Paint::kBold, Printable(curve.key())),

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "client/render/style.h"
-#include "fabricwise/v1/model.pb.h"
 #include "fabricwise/v1/profiler.pb.h"
+#include "server/domain/model_shape.h"
 
 namespace fabricwise {
 
@@ -21,7 +21,7 @@ std::string RenderCurveList(const Style& style,
 // (also to each peer for all-to-all) and, where `model` is given, in tokens of
 // that model. Null: no model.
 std::string RenderCurve(const Style& style, const v1::Curve& curve,
-                        const v1::ModelShape* model);
+                        const ModelShape* model);
 
 // "key,size,seconds,relative_sigma,basis" lines with a header.
 std::string CurvesCsv(const std::vector<const v1::Curve*>& curves);

@@ -41,7 +41,7 @@ std::string ExpertWords(const ModelShape& shape) {
 }  // namespace
 
 std::string RenderModels(const Style& style,
-                         const std::vector<ModelShape>& models) {
+                         absl::Span<const ModelShape> models) {
   Table table({{"model", Align::kLeft, 0, true},
                {"layers", Align::kRight, 1},
                {"hidden", Align::kRight, 2},

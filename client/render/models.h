@@ -4,14 +4,14 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
+#include "absl/types/span.h"
 #include "client/render/style.h"
 #include "server/domain/model_shape.h"
 
 namespace fabricwise {
 
 std::string RenderModels(const Style& style,
-                         const std::vector<ModelShape>& models);
+                         absl::Span<const ModelShape> models);
 
 }  // namespace fabricwise

@@ -164,7 +164,8 @@ std::string RenderDiff(const Style& style, const ProfileDiff& diff,
                 PaintOfChange(series.typical_change)},
                {FormatChange(series.worst_change),
                 PaintOfChange(series.worst_change)},
-               {Printable(series.worst_at), Paint::kDim}});
+               {series.worst_change == 0 ? "" : Printable(series.worst_at),
+                Paint::kDim}});
   }
   std::string out = facts.text();
   std::string rendered = table.Render(style);
@@ -172,8 +173,8 @@ std::string RenderDiff(const Style& style, const ProfileDiff& diff,
       &out, "\n",
       rendered.empty() ? " nothing that both measured\n" : rendered);
   for (const auto& [label, names] :
-       {std::pair{" only from   ", &diff.only_first},
-        std::pair{" only to     ", &diff.only_second}}) {
+       {std::pair{" only from    ", &diff.only_first},
+        std::pair{" only to      ", &diff.only_second}}) {
     if (names->empty()) continue;
     absl::StrAppend(
         &out, Paragraph(style, label, Printable(JoinSome(*names, kNamesShown)),

@@ -279,7 +279,7 @@ std::string RenderConfidence(const Style& style, const Plans& plans,
                              const v1::Confidence& confidence,
                              const std::string& current) {
   if (plans.size() < 2) {
-    return Paragraph(style, " confidence  ",
+    return Paragraph(style, " confidence   ",
                      "only one plan can be answered, so there is no contest",
                      Paint::kDim);
   }
@@ -312,7 +312,7 @@ std::string RenderConfidence(const Style& style, const Plans& plans,
       &words, " (model error ",
       FormatPercent(confidence.model_residual_ratio()),
       confidence.residual_measured() ? ", found on this node)" : ", assumed)");
-  std::string out = Paragraph(style, " confidence  ", words, Paint::kDim);
+  std::string out = Paragraph(style, " confidence   ", words, Paint::kDim);
   if (style.color) {
     size_t at = out.find(std::string(verdict));
     out.replace(at, verdict.size(), Painted(style, paint, verdict));
@@ -397,7 +397,7 @@ std::string RenderTerms(const v1::PlanAdvice& plan, const Style& style) {
 
 std::string RenderMisses(const Style& style, const Plans& plans, int shown) {
   std::string out;
-  std::string first = " * misses    ";
+  std::string first = " * misses     ";
   for (int i = 0; i < shown; ++i) {
     if (plans[i].misses_size() == 0) continue;
     absl::StrAppend(
@@ -439,15 +439,15 @@ std::string RenderRecommendation(
                                    question.current_plan()));
   std::string flips = DescribeFlips(answer.flip_points());
   absl::StrAppend(
-      &out, Paragraph(style, " flip points ",
+      &out, Paragraph(style, " flip points  ",
                       flips.empty() ? "none: no other mode becomes best at "
                                       "another concurrency"
                                     : flips,
                       Paint::kDim));
-  absl::StrAppend(&out, RenderGroups(options, " unanswered  ", Paint::kWarn,
+  absl::StrAppend(&out, RenderGroups(options, " unanswered   ", Paint::kWarn,
                                      GroupByMissing(answer.not_answerable())));
   absl::StrAppend(
-      &out, RenderGroups(options, " ruled out   ", Paint::kDim,
+      &out, RenderGroups(options, " ruled out    ", Paint::kDim,
                          GroupByReason(answer.ruled_out(), options.explain)));
   absl::StrAppend(&out, RenderGrounds(style, answer.grounds(), options.now));
   if (options.explain) {
@@ -557,14 +557,14 @@ std::string RenderSweep(const v1::RecommendParallelismRequest& question,
     table.Add(std::move(row));
   }
   absl::StrAppend(&out, "\n", table.Render(style), "\n");
-  std::string first = " unanswered  ";
+  std::string first = " unanswered   ";
   for (const std::string& words : unanswered) {
     absl::StrAppend(&out, Paragraph(style, first, words, Paint::kWarn));
     first.assign(first.size(), ' ');
   }
   std::string flips = DescribeFlips(answer.flip_points());
   absl::StrAppend(
-      &out, Paragraph(style, " flip points ",
+      &out, Paragraph(style, " flip points  ",
                       flips.empty() ? "none within the range asked" : flips,
                       Paint::kDim));
   absl::StrAppend(&out, RenderGrounds(style, answer.grounds(), options.now));

@@ -172,10 +172,10 @@ std::string RenderGrounds(const Style& style, const v1::Grounds& grounds,
   if (grounds.basis() != v1::BASIS_UNSPECIFIED) {
     parts.push_back(absl::StrCat("worst basis ", Words(grounds.basis())));
   }
-  std::string out = Paragraph(style, " grounds     ",
+  std::string out = Paragraph(style, " grounds      ",
                               absl::StrJoin(parts, ", "), Paint::kDim);
   for (const std::string& note : grounds.notes()) {
-    absl::StrAppend(&out, Paragraph(style, "             ", Printable(note)));
+    absl::StrAppend(&out, Paragraph(style, "              ", Printable(note)));
   }
   return out;
 }

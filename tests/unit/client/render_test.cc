@@ -212,9 +212,9 @@ TEST(RenderLaunches, AFirstPlanWithoutServerGivesWayAndThatIsSaid) {
 }
 
 TEST(RenderCurve, CliffIsMarkedAndToldInBytesPerPeerAndTokens) {
-  v1::ModelShape model;
-  model.set_name("Kimi-K2.5");
-  model.set_hidden_size(7168);
+  ModelShape model;
+  model.name = "Kimi-K2.5";
+  model.hidden_size = 7168;
   ExpectGolden("cliff_pipe.txt",
                RenderCurve(PipeStyle(), SampleCliff(), &model));
   ExpectGolden("cliff_terminal.txt",

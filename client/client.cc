@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/client.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "client/command/command.h"
+#include "client/local_service.h"
+#include "client/remote_service.h"
+#include "client/render/text.h"
+#include "server/base/status_macros.h"
+
+namespace fabricwise {
+namespace {
+
+void AddStyle(CLI::App& app, Session& session) {
+  app.add_option_function<std::string>(
+         "--color",
+         [&session](const std::string& text) {
+           if (text == "auto") {
+             session.style_choice = StyleChoice::kAuto;
+           } else if (text == "always") {
+             session.style_choice = StyleChoice::kAlways;
+           } else if (text == "never") {
+             session.style_choice = StyleChoice::kNever;
+           } else {
+             throw CLI::ValidationError(
+                 "--color",
+                 absl::StrCat("\"", text, "\"; allowed: auto, always, never"));
+           }
+         },
+         "Colour and Unicode plots: auto (on a terminal), always, never")
+      ->type_name("WHEN");
+}
+
+// An error as one line that is safe on any terminal.
+std::string ErrorLine(absl::string_view message) {
+  return absl::StrCat(
+      "fabricwise: ",
+      Printable(absl::StrReplaceAll(message, {{"\r", ""}, {"\n", "; "}})),
+      "\n");
+}
+
+}  // namespace
+
+ExitCode ExitCodeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return kAnswered;
+    case absl::StatusCode::kFailedPrecondition:
+      return kNotAnswerable;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kCancelled:
+    case absl::StatusCode::kUnknown:
+    case absl::StatusCode::kInternal:
+    case absl::StatusCode::kDataLoss:
+      return kUnreachable;
+    default:  // an enum of Abseil's, which may grow
+      return kRefused;
+  }
+}
+
+int RunClient(std::vector<std::string> arguments,
+              const ClientEnvironment& environment) {
+  Session session{environment, StyleChoice::kAuto, nullptr};
+  CLI::App app(
+      "Which parallelism mode should this model run in, on this node?\n"
+      "Answers come from measured curves: the node's own, by its daemon, or "
+      "those of a profile.",
+      "fabricwise");
+  app.set_version_flag("--version",
+                       absl::StrCat("fabricwise ", FABRICWISE_VERSION));
+  app.require_subcommand(1);
+  app.fallthrough();
+  AddStyle(app, session);
+  AddRecommendCommand(app, session);
+  AddSweepCommand(app, session);
+  AddCurvesCommand(app, session);
+  AddModelsCommand(app, session);
+  AddProfileCommand(app, session);
+  AddStatusCommand(app, session);
+  AddWatchCommand(app, session);
+  AddMeasureCommand(app, session);
+  app.footer(
+      "Exit codes: 0 answered, 1 refused, 2 unreachable, 3 not answerable.\n"
+      "`fabricwise COMMAND --help` tells a command's flags.");
+
+  // CLI11 takes arguments last first.
+  std::reverse(arguments.begin(), arguments.end());
+  try {
+    app.parse(std::move(arguments));
+  } catch (const CLI::Success& success) {  // --help, --version
+    app.exit(success, *environment.out, *environment.err);
+    return kAnswered;
+  } catch (const CLI::Error& error) {
+    *environment.err << ErrorLine(
+        absl::StrCat(error.what(), " (--help tells more)"));
+    return kRefused;
+  }
+  absl::Status status = session.action();
+  environment.out->flush();
+  if (!status.ok()) {
+    *environment.err << ErrorLine(std::string(status.message()));
+  }
+  return ExitCodeOf(status);
+}
+
+absl::StatusOr<std::unique_ptr<Service>> Connect(
+    const ServiceAddress& address) {
+  if (!address.profile.empty()) {
+    ASSIGN_OR_RETURN(std::shared_ptr<const Profile> profile,
+                     LoadProfile(address.profile));
+    return AnswerFrom(std::move(profile));
+  }
+  return ConnectTo(address.target.empty() ? DefaultTarget() : address.target,
+                   address.deadline);
+}
+
+}  // namespace fabricwise

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who answers: a daemon, or the same code in this process. Commands ask through
+// this and cannot tell which.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "fabricwise/v1/advisor.pb.h"
+#include "fabricwise/v1/profiler.pb.h"
+
+namespace fabricwise {
+
+// Errors are those of the RPCs (proto/fabricwise/v1). One call at a time.
+class Service {
+ public:
+  virtual ~Service() = default;
+
+  virtual absl::StatusOr<v1::RecommendParallelismResponse> Recommend(
+      const v1::RecommendParallelismRequest& request) = 0;
+  virtual absl::StatusOr<v1::SweepConcurrencyResponse> Sweep(
+      const v1::SweepConcurrencyRequest& request) = 0;
+  virtual absl::StatusOr<v1::NodeProfile> GetProfile(v1::ProfileView view) = 0;
+
+  // Only a daemon can do these; FAILED_PRECONDITION elsewhere. The streaming
+  // ones call `each` until it returns false or the stream ends.
+  virtual absl::Status Watch(
+      const v1::WatchRecommendationRequest& request,
+      const std::function<bool(const v1::WatchRecommendationResponse&)>&
+          each) = 0;
+  virtual absl::StatusOr<v1::GetStatusResponse> GetStatus() = 0;
+  virtual absl::Status RunMeasurement(
+      const v1::RunMeasurementRequest& request,
+      const std::function<bool(const v1::RunMeasurementResponse&)>& each) = 0;
+  virtual absl::StatusOr<v1::NodeProfile> ImportProfile(
+      const v1::ImportProfileRequest& request) = 0;
+};
+
+// Where to ask. At most one is set; neither: the daemon at its usual address.
+struct ServiceAddress {
+  std::string target;   // "HOST:PORT" or "unix:///path"
+  std::string profile;  // a profile file, or the name of a shipped profile
+  absl::Duration deadline = absl::Seconds(10);  // of one call, not of streams
+};
+
+}  // namespace fabricwise
