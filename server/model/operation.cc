@@ -418,32 +418,31 @@ CollectiveOperation::Choice CollectiveOperation::Choose(
   const size_t wanted = Wanted(argument.size);
   const Launch other =
       argument.launch == Launch::kGraph ? Launch::kEager : Launch::kGraph;
-  const auto choice = [&](size_t path, Launch launch,
-                          absl::string_view note) -> Choice {
-    return {curves_[path][Index(launch)], paths_[path].implementation, launch,
-            note};
-  };
   // The path itself, the paths after it, those before it; for each the launch
   // that is meant, then the other one.
   for (size_t step = 0; step < paths_.size(); ++step) {
     const size_t path = (wanted + step) % paths_.size();
-    const absl::string_view note = step == 0 ? absl::string_view() : kOtherPath;
-    if (curves_[path][Index(argument.launch)] != nullptr) {
-      return choice(path, argument.launch, note);
-    }
-    if (curves_[path][Index(other)] != nullptr) {
-      return choice(path, other, step == 0 ? kOtherLaunch : kOtherPath);
+    for (Launch launch : {argument.launch, other}) {
+      const Curve* curve = curves_[path][Index(launch)];
+      if (curve == nullptr) continue;
+      std::optional<Estimate> at = curve->At(argument.size);
+      if (!at.has_value()) continue;
+      return {.estimate = std::move(at),
+              .implementation = paths_[path].implementation,
+              .launch = launch,
+              .note = step > 0                    ? kOtherPath
+                      : launch != argument.launch ? kOtherLaunch
+                                                  : absl::string_view()};
     }
   }
-  return {nullptr, paths_[wanted].implementation, argument.launch, {}};
+  return {.implementation = paths_[wanted].implementation,
+          .launch = argument.launch};
 }
 
 Price CollectiveOperation::Evaluate(const Argument& argument) const {
   const Choice choice = Choose(argument);
-  if (choice.curve == nullptr) return {};
-  const std::optional<Estimate> at = choice.curve->At(argument.size);
-  if (!at.has_value()) return {};
-  return ToPrice(*at, choice.note);
+  if (!choice.estimate.has_value()) return {};
+  return ToPrice(*choice.estimate, choice.note);
 }
 
 std::string CollectiveOperation::Source(const Argument& argument) const {

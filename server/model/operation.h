@@ -160,7 +160,7 @@ class CollectiveOperation final : public Operation {
 
  private:
   struct Choice {
-    const Curve* curve = nullptr;
+    std::optional<Estimate> estimate;
     CollectiveImpl implementation = CollectiveImpl::kNccl;
     Launch launch = Launch::kGraph;
     absl::string_view note;
