@@ -12,8 +12,8 @@
 #include "gtest/gtest.h"
 #include "server/store/sqlite.h"
 #include "server/store/store.h"
+#include "tests/support/temp_folder.h"
 #include "tests/unit/store/sample.h"
-#include "tests/unit/store/temp_folder.h"
 
 namespace fabricwise {
 namespace {

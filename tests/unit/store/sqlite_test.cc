@@ -3,7 +3,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/unit/store/temp_folder.h"
+#include "tests/support/temp_folder.h"
 
 namespace fabricwise::sqlite {
 namespace {

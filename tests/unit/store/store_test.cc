@@ -18,8 +18,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/store/sqlite.h"
+#include "tests/support/temp_folder.h"
 #include "tests/unit/store/sample.h"
-#include "tests/unit/store/temp_folder.h"
 
 namespace fabricwise {
 namespace {

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the daemon is told at its start, by a file and by flags. Each option is
+// described once (config.cc); its name is the same in both. Flags win over the
+// file, the file over the defaults.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "server/daemon/address.h"
+#include "server/daemon/log.h"
+
+namespace fabricwise {
+
+struct Config {
+  std::vector<ListenAddress> listen;  // at least one, all local
+  // Where /metrics is served; absent: nowhere.
+  std::optional<ListenAddress> metrics_listen;
+  std::string database;  // path of the store; not empty
+  std::string profile;   // profile file to load at the start; empty: none
+  LogLevel log_level = LogLevel::kInfo;
+  LogFormat log_format = LogFormat::kText;
+  int64_t max_request_bytes = int64_t{4} << 20;
+  int64_t cache_bytes = int64_t{32} << 20;
+  int64_t slow_threads = 1;
+  absl::Duration drain = absl::Seconds(10);
+};
+
+// Where defaults come from.
+struct Environment {
+  bool root = false;
+  // The value of a variable; empty: not set.
+  std::function<std::string(const char*)> variable;
+
+  static Environment OfProcess();
+};
+
+// Root's files are in /run/fabricwise and /var/lib/fabricwise, another user's
+// under $XDG_RUNTIME_DIR and $XDG_STATE_HOME ($HOME/.local/state), a systemd
+// unit's in $RUNTIME_DIRECTORY and $STATE_DIRECTORY. `database` stays empty
+// where none of these is known.
+Config DefaultConfig(const Environment& environment);
+
+// Read when there is no --config, where it exists.
+inline constexpr char kDefaultConfigFile[] = "/etc/fabricwise/fabricwised.conf";
+
+struct CommandLine {
+  enum class Action {
+    kRun,
+    kPrint,  // print `text` and end with success
+  };
+  Action action = Action::kRun;
+  Config config;
+  std::string text;
+};
+
+// INVALID_ARGUMENT: a flag or a line of the file is unknown or has a value that
+// is not allowed; the message names where it stands (flag, or file and line),
+// the option, the value and what is allowed. NOT_FOUND and PERMISSION_DENIED:
+// the file that --config names cannot be read.
+absl::StatusOr<CommandLine> ParseCommandLine(
+    const std::vector<std::string>& arguments, const Environment& environment,
+    const std::string& default_config_file = kDefaultConfigFile);
+
+// A configuration file that says the same, with a comment on each option.
+std::string ConfigFileText(const Config& config);
+
+}  // namespace fabricwise

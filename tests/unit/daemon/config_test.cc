@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/daemon/config.h"
+
+#include <fstream>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/temp_folder.h"
+
+namespace fabricwise {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+Environment Env(bool root, std::map<std::string, std::string> variables) {
+  return {.root = root, .variable = [variables](const char* name) {
+            const auto found = variables.find(name);
+            return found == variables.end() ? std::string() : found->second;
+          }};
+}
+
+std::vector<std::string> Listen(const Config& config) {
+  std::vector<std::string> texts;
+  for (const ListenAddress& a : config.listen) texts.push_back(a.ToString());
+  return texts;
+}
+
+class ConfigTest : public testing::Test {
+ protected:
+  absl::StatusOr<CommandLine> Parse(std::vector<std::string> arguments) {
+    return ParseCommandLine(arguments, Env(false, {{"HOME", "/h"}}),
+                            folder_.File("absent.conf"));
+  }
+  absl::StatusOr<CommandLine> ParseFile(const std::string& content,
+                                        std::vector<std::string> more = {}) {
+    std::ofstream(file_, std::ios::binary) << content;
+    more.insert(more.begin(), {"--config", file_});
+    return Parse(more);
+  }
+  // The message of the error that must come of it.
+  std::string Refused(const absl::StatusOr<CommandLine>& result) {
+    EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
+    return std::string(result.status().message());
+  }
+
+  TempFolder folder_;
+  const std::string file_ = folder_.File("f.conf");
+};
+
+TEST_F(ConfigTest, DefaultsFollowTheUserAndTheUnit) {
+  const Config root = DefaultConfig(Env(true, {{"HOME", "/root"}}));
+  EXPECT_THAT(Listen(root), ElementsAre("unix:/run/fabricwise/fabricwised.sock",
+                                        "127.0.0.1:7410"));
+  EXPECT_EQ(root.metrics_listen->ToString(), "127.0.0.1:7411");
+  EXPECT_EQ(root.database, "/var/lib/fabricwise/store.db");
+  EXPECT_EQ(root.max_request_bytes, 4 << 20);
+
+  const Config user = DefaultConfig(
+      Env(false, {{"HOME", "/h"}, {"XDG_RUNTIME_DIR", "/run/user/7"}}));
+  EXPECT_THAT(Listen(user),
+              ElementsAre("unix:/run/user/7/fabricwise/fabricwised.sock",
+                          "127.0.0.1:7410"));
+  EXPECT_EQ(user.database, "/h/.local/state/fabricwise/store.db");
+
+  const Config bare = DefaultConfig(Env(false, {{"XDG_STATE_HOME", "/s"}}));
+  EXPECT_THAT(Listen(bare), ElementsAre("unix:/s/fabricwise/fabricwised.sock",
+                                        "127.0.0.1:7410"));
+
+  const Config unit = DefaultConfig(Env(false, {{"HOME", "/h"},
+                                                {"STATE_DIRECTORY", "/a"},
+                                                {"RUNTIME_DIRECTORY", "/b"}}));
+  EXPECT_EQ(unit.database, "/a/store.db");
+  EXPECT_EQ(Listen(unit)[0], "unix:/b/fabricwised.sock");
+
+  const Config nowhere = DefaultConfig(Env(false, {}));
+  EXPECT_THAT(Listen(nowhere), ElementsAre("127.0.0.1:7410"));
+  EXPECT_EQ(nowhere.database, "");
+}
+
+TEST_F(ConfigTest, FlagsWinOverTheFileAndTheFileOverTheDefaults) {
+  const auto result = ParseFile(
+      "# comment\n\n  drain-seconds = 2.5\r\ncache-bytes=0\n"
+      "database = \"/d/with space #1.db\"\nlog-level = debug\n"
+      "listen = unix:/a\nlisten = 127.0.0.1:0\nmetrics-listen = none\n",
+      {"--log-level", "error", "--slow-threads=3"});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->action, CommandLine::Action::kRun);
+  const Config& c = result->config;
+  EXPECT_EQ(c.drain, absl::Milliseconds(2500));
+  EXPECT_EQ(c.cache_bytes, 0);
+  EXPECT_EQ(c.database, "/d/with space #1.db");
+  EXPECT_EQ(c.log_level, LogLevel::kError);
+  EXPECT_EQ(c.slow_threads, 3);
+  EXPECT_THAT(Listen(c), ElementsAre("unix:/a", "127.0.0.1:0"));
+  EXPECT_FALSE(c.metrics_listen);
+  EXPECT_EQ(c.max_request_bytes, 4 << 20);
+}
+
+TEST_F(ConfigTest, FlagsForListenReplaceTheFilesList) {
+  const auto result = ParseFile("listen = unix:/a\nlisten = unix:/b\n",
+                                {"--listen", "unix:/c", "--listen=[::1]:1"});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(Listen(result->config), ElementsAre("unix:/c", "[::1]:1"));
+}
+
+TEST_F(ConfigTest, DefaultFileIsReadWhereItExists) {
+  std::ofstream(file_) << "slow-threads = 7\n";
+  const auto result = ParseCommandLine({}, Env(false, {{"HOME", "/h"}}), file_);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->config.slow_threads, 7);
+}
+
+TEST_F(ConfigTest, PrintedConfigurationReadsBackTheSame) {
+  const auto printed =
+      Parse({"--print-config", "--listen", "unix:/a b", "--drain-seconds",
+             "0.25", "--profile", "p.json", "--metrics-listen", "0.0.0.0:9"});
+  ASSERT_TRUE(printed.ok()) << printed.status();
+  EXPECT_EQ(printed->action, CommandLine::Action::kPrint);
+  const auto again = ParseFile(printed->text, {"--print-config"});
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->text, printed->text);
+  EXPECT_THAT(again->text, AllOf(HasSubstr("\nlisten = unix:/a b\n"),
+                                 HasSubstr("\ndrain-seconds = 0.25\n"),
+                                 HasSubstr("\nprofile = p.json\n"),
+                                 HasSubstr("\nmetrics-listen = 0.0.0.0:9\n")));
+}
+
+TEST_F(ConfigTest, UnknownKeyIsNamedWithItsPlace) {
+  EXPECT_THAT(Refused(ParseFile("\n# x\nlissten = unix:/a\n")),
+              AllOf(StartsWith(file_ + ":3: the option is 'lissten'; allowed: "
+                                       "listen, metrics-listen, database"),
+                    HasSubstr("drain-seconds")));
+  EXPECT_THAT(Refused(ParseFile("[section]\n")),
+              StartsWith(file_ + ":1: the line is '[section]'; allowed: NAME"));
+  EXPECT_THAT(Refused(Parse({"--lissten", "unix:/a"})),
+              AllOf(StartsWith("command line: "), HasSubstr("--lissten")));
+  EXPECT_THAT(Refused(Parse({"stray"})), HasSubstr("stray"));
+}
+
+TEST_F(ConfigTest, BadValueIsNamedWithItsPlaceAndWhatIsAllowed) {
+  const struct {
+    const char* name;
+    const char* value;
+    const char* message;
+  } cases[] = {
+      {"drain-seconds", "soon", "drain-seconds is 'soon'; allowed: 0 to 3600"},
+      {"drain-seconds", "nan", "drain-seconds is nan; allowed: 0 to 3600"},
+      {"drain-seconds", "-1", "drain-seconds is -1; allowed: 0 to 3600"},
+      {"cache-bytes", "1e9", "cache-bytes is '1e9'; allowed: 0 to 4294967296"},
+      {"max-request-bytes", "67108865",
+       "max-request-bytes is 67108865; allowed: 1024 to 67108864"},
+      {"slow-threads", "0", "slow-threads is 0; allowed: 1 to 64"},
+      {"slow-threads", "99999999999999999999",
+       "slow-threads is '99999999999999999999'; allowed: 1 to 64"},
+      {"log-level", "loud",
+       "log-level is 'loud'; allowed: debug, info, warning, error"},
+      {"log-format", "", "log-format is ''; allowed: text, json"},
+      {"database", "", "database is empty; allowed: a path"},
+      {"listen", "", "listen is ''; allowed: unix:PATH"},
+      {"listen", "0.0.0.0:7410",
+       "listen is '0.0.0.0:7410'; allowed: unix:PATH, or a loopback address"},
+      {"listen", "[::]:7410", "others need TLS"},
+      {"metrics-listen", "unix:/m",
+       "metrics-listen is 'unix:/m'; allowed: IPV4:PORT, [IPV6]:PORT, none"},
+  };
+  for (const auto& c : cases) {
+    EXPECT_THAT(
+        Refused(ParseFile(absl::StrCat("\n", c.name, " = ", c.value, "\n"))),
+        AllOf(StartsWith(file_ + ":2: "), HasSubstr(c.message)));
+    // An empty value of a flag is a missing one.
+    if (std::string(c.value).empty()) continue;
+    EXPECT_THAT(Refused(Parse({absl::StrCat("--", c.name, "=", c.value)})),
+                AllOf(StartsWith("command line: "), HasSubstr(c.message)));
+  }
+}
+
+TEST_F(ConfigTest, OptionGivenTwiceIsRefused) {
+  EXPECT_THAT(Refused(ParseFile("database = a\ndatabase = b\n")),
+              file_ + ":2: database is given twice; allowed: once");
+  EXPECT_THAT(Refused(Parse({"--database", "a", "--database", "b"})),
+              "command line: database is given twice; allowed: once");
+}
+
+TEST_F(ConfigTest, MissingValueIsRefused) {
+  EXPECT_THAT(Refused(Parse({"--database"})), HasSubstr("--database"));
+}
+
+TEST_F(ConfigTest, FileThatCannotBeReadIsNamed) {
+  const std::string absent = folder_.File("absent");
+  const absl::Status missing = Parse({"--config", absent}).status();
+  EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(missing.message(), absent + ": no such file");
+  EXPECT_THAT(Refused(Parse({"--config", folder_.path()})),
+              HasSubstr("not a file that can be read"));
+  EXPECT_THAT(Refused(ParseFile(std::string((1 << 20) + 1, '#'))),
+              HasSubstr("longer than 1048576 bytes"));
+}
+
+TEST_F(ConfigTest, DatabaseMustBeGivenWhereNoHomeIsKnown) {
+  const std::string absent = folder_.File("absent");
+  EXPECT_THAT(Refused(ParseCommandLine({}, Env(false, {}), absent)),
+              StartsWith("database is empty"));
+  EXPECT_TRUE(
+      ParseCommandLine({"--database", "x"}, Env(false, {}), absent).ok());
+}
+
+TEST_F(ConfigTest, HelpAndVersionAndMetricsArePrinted) {
+  const auto help = Parse({"--help"});
+  ASSERT_TRUE(help.ok()) << help.status();
+  EXPECT_EQ(help->action, CommandLine::Action::kPrint);
+  EXPECT_THAT(help->text, AllOf(HasSubstr("--listen"), HasSubstr("--config"),
+                                HasSubstr("--drain-seconds")));
+  EXPECT_THAT(Parse({"--version"})->text, StartsWith("fabricwised "));
+  EXPECT_THAT(Parse({"--print-metrics"})->text, StartsWith("# Metrics\n"));
+}
+
+}  // namespace
+}  // namespace fabricwise
