@@ -24,9 +24,10 @@ namespace {
 
 using Plans = google::protobuf::RepeatedPtrField<v1::PlanAdvice>;
 
-constexpr int kPlansShown = 10;     // without --explain
-constexpr size_t kGroupsShown = 4;  // of ruled-out or unanswered plans
-constexpr size_t kModesShown = 6;   // of one such group
+constexpr int kPlansShown = 10;      // without --explain
+constexpr size_t kGroupsShown = 4;   // of ruled-out or unanswered plans
+constexpr size_t kModesShown = 6;    // of one such group
+constexpr size_t kMissingShown = 2;  // measurements that a group waits for
 constexpr int kPlansExplained = 2;
 constexpr double kGib = 1024.0 * 1024 * 1024;
 
@@ -234,17 +235,18 @@ std::vector<Group> GroupByReason(
 }
 
 std::vector<Group> GroupByMissing(
-    const google::protobuf::RepeatedPtrField<v1::NotAnswerable>& plans) {
+    const google::protobuf::RepeatedPtrField<v1::NotAnswerable>& plans,
+    size_t most_missing) {
   std::vector<Group> groups;
   std::map<std::string, size_t> index;
   for (const v1::NotAnswerable& plan : plans) {
     std::string key = absl::StrJoin(plan.missing_measurements(), "; ");
     auto [found, is_new] = index.emplace(key, groups.size());
     if (is_new) {
+      std::vector<std::string> missing(plan.missing_measurements().begin(),
+                                       plan.missing_measurements().end());
       groups.push_back(
-          {absl::StrCat("needs ", key.empty() ? "a measurement" : key),
-           false,
-           {}});
+          {absl::StrCat("needs ", JoinSome(missing, most_missing)), false, {}});
     }
     groups[found->second].modes.push_back(Printable(plan.mode()));
   }
@@ -275,6 +277,13 @@ std::string RenderGroups(const RenderOptions& options, std::string first,
   return out;
 }
 
+// No model is as sure as "100 %".
+std::string ProbabilityWords(double probability) {
+  if (probability > 0.99) return "over 99 %";
+  if (probability < 0.01) return "under 1 %";
+  return FormatPercent(probability);
+}
+
 std::string RenderConfidence(const Style& style, const Plans& plans,
                              const v1::Confidence& confidence,
                              const std::string& current) {
@@ -302,16 +311,19 @@ std::string RenderConfidence(const Style& style, const Plans& plans,
   double margin = confidence.margin_ratio();
   std::string words =
       absl::StrCat(verdict, ": ", first, " is best with ",
-                   FormatPercent(probability), " probability, ",
+                   ProbabilityWords(probability), " probability, ",
                    margin >= 0 ? FormatPercent(margin) : FormatPercent(-margin),
                    margin >= 0 ? " ahead of " : " behind ", second);
   if (margin < 0 && plans[0].plan().mode() == current) {
     absl::StrAppend(&words, ", kept because it runs now");
   }
-  absl::StrAppend(
-      &words, " (model error ",
-      FormatPercent(confidence.model_residual_ratio()),
-      confidence.residual_measured() ? ", found on this node)" : ", assumed)");
+  if (double residual = confidence.model_residual_ratio(); residual > 0) {
+    absl::StrAppend(&words, " (model error ", FormatPercent(residual),
+                    confidence.residual_measured() ? ", found on this node)"
+                                                   : ", assumed)");
+  } else {
+    absl::StrAppend(&words, " (by the spread of the curves alone)");
+  }
   std::string out = Paragraph(style, " confidence   ", words, Paint::kDim);
   if (style.color) {
     size_t at = out.find(std::string(verdict));
@@ -439,17 +451,19 @@ std::string RenderRecommendation(
                                    question.current_plan()));
   std::string flips = DescribeFlips(answer.flip_points());
   absl::StrAppend(
-      &out, Paragraph(style, " flip points  ",
-                      flips.empty() ? "none: no other mode becomes best at "
-                                      "another concurrency"
-                                    : flips,
-                      Paint::kDim));
-  absl::StrAppend(&out, RenderGroups(options, " unanswered   ", Paint::kWarn,
-                                     GroupByMissing(answer.not_answerable())));
+      &out,
+      Paragraph(style, " flip points  ",
+                flips.empty() ? "none found where it can be answered" : flips,
+                Paint::kDim));
+  absl::StrAppend(
+      &out, RenderGroups(options, " unanswered   ", Paint::kWarn,
+                         GroupByMissing(answer.not_answerable(),
+                                        options.explain ? 0 : kMissingShown)));
   absl::StrAppend(
       &out, RenderGroups(options, " ruled out    ", Paint::kDim,
                          GroupByReason(answer.ruled_out(), options.explain)));
-  absl::StrAppend(&out, RenderGrounds(style, answer.grounds(), options.now));
+  absl::StrAppend(&out, RenderGrounds(style, answer.grounds(), options.now,
+                                      options.explain));
   if (options.explain) {
     int explained = std::min(answer.plans_size(), kPlansExplained);
     for (int i = 0; i < explained; ++i) {
@@ -567,7 +581,8 @@ std::string RenderSweep(const v1::RecommendParallelismRequest& question,
       &out, Paragraph(style, " flip points  ",
                       flips.empty() ? "none within the range asked" : flips,
                       Paint::kDim));
-  absl::StrAppend(&out, RenderGrounds(style, answer.grounds(), options.now));
+  absl::StrAppend(&out, RenderGrounds(style, answer.grounds(), options.now,
+                                      options.explain));
   if (options.explain) {
     for (const v1::SweepPoint& point : answer.points()) {
       if (point.plans_size() == 0) continue;

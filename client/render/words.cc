@@ -156,7 +156,7 @@ std::string DescribeFlips(
 }
 
 std::string RenderGrounds(const Style& style, const v1::Grounds& grounds,
-                          absl::Time now) {
+                          absl::Time now, bool with_notes) {
   absl::Time as_of = TimeOf(grounds.as_of_time());
   absl::Time oldest = TimeOf(grounds.oldest_curve_time());
   std::vector<std::string> parts = {Printable(grounds.profile())};
@@ -172,8 +172,13 @@ std::string RenderGrounds(const Style& style, const v1::Grounds& grounds,
   if (grounds.basis() != v1::BASIS_UNSPECIFIED) {
     parts.push_back(absl::StrCat("worst basis ", Words(grounds.basis())));
   }
+  if (int notes = grounds.notes_size(); notes > 0 && !with_notes) {
+    parts.push_back(
+        absl::StrCat(notes, notes == 1 ? " note" : " notes", " (--explain)"));
+  }
   std::string out = Paragraph(style, " grounds      ",
                               absl::StrJoin(parts, ", "), Paint::kDim);
+  if (!with_notes) return out;
   for (const std::string& note : grounds.notes()) {
     absl::StrAppend(&out, Paragraph(style, "              ", Printable(note)));
   }

@@ -33,9 +33,10 @@ std::string DescribeLoad(const v1::RecommendParallelismRequest& question,
 std::string DescribeFlips(
     const google::protobuf::RepeatedPtrField<v1::FlipPoint>& flips);
 
-// What an answer rests on: profile, fingerprint, ages, notes; with its indent.
+// What an answer rests on: profile, fingerprint, ages, and where `with_notes`
+// all that is to be known of it, else how much that is.
 std::string RenderGrounds(const Style& style, const v1::Grounds& grounds,
-                          absl::Time now);
+                          absl::Time now, bool with_notes);
 
 // "a, b, c and 5 more": at most `most` items, 0 for all.
 std::string JoinSome(const std::vector<std::string>& items, size_t most);
