@@ -103,7 +103,7 @@ RoutingLoad Uniform(double experts, double top_k, int ranks, double tokens) {
   load.max_rows = load.mean_rows + (ExpectedMaximum(rows, ranks) - rows.mean) *
                                        std::sqrt(count / (count - 1));
   load.max_rows = std::clamp(load.max_rows, std::ceil(load.mean_rows - 1e-9),
-                             tokens * std::min(top_k, local));
+                             tokens * std::min(top_k, std::ceil(local)));
 
   // Hits: variance from the chance that a pair of experts is missed by all.
   const double pair_miss = std::pow(
@@ -185,10 +185,11 @@ RoutingLoad Skewed(int64_t experts, double top_k, int ranks, double tokens,
     load.max_hit += hit.mean / kPlacements;
   }
   const double local = std::ceil(static_cast<double>(experts) / ranks);
-  load.max_rows = std::clamp(load.max_rows, load.mean_rows,
+  // Normal variables do not know that some rank has a whole row.
+  load.max_rows = std::clamp(load.max_rows, std::ceil(load.mean_rows - 1e-9),
                              tokens * std::min(top_k, local));
-  load.max_hit =
-      std::clamp(load.max_hit, load.mean_hit, std::min(local, load.max_rows));
+  load.max_hit = std::clamp(load.max_hit, std::max(load.mean_hit, 1.0),
+                            std::min(local, load.max_rows));
   return load;
 }
 
