@@ -50,10 +50,12 @@ class Builder {
   }
 
   Recipe Build() {
-    if (model_.attention_kind == AttentionKind::kMla) {
-      LatentAttention();
-    } else {
-      GroupedAttention();
+    if (SoftmaxLayers() > 0) {
+      if (model_.attention_kind == AttentionKind::kMla) {
+        LatentAttention();
+      } else {
+        GroupedAttention();
+      }
     }
     if (model_.num_linear_layers > 0) LinearAttention();
     if (model_.num_dense_layers > 0) DenseLayers();

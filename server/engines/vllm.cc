@@ -7,8 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "server/engines/engines.h"
 #include "server/engines/recipe_builder.h"
 
@@ -113,6 +116,16 @@ std::optional<std::string> WidthRefusal(absl::string_view what, int64_t width,
       return std::nullopt;
   }
   return std::nullopt;
+}
+
+// `text` as one word of a POSIX shell.
+std::string ShellWord(const std::string& text) {
+  const bool plain = std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return absl::ascii_isalnum(c) || absl::StrContains("._-/:", c);
+  });
+  return plain ? text
+               : absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}),
+                              "'");
 }
 
 class Vllm final : public Engine {
@@ -243,7 +256,7 @@ class Vllm final : public Engine {
       constexpr int kFirstPort = 8000;  // vLLM's default
       advice.commands.push_back(absl::StrCat(
           "CUDA_VISIBLE_DEVICES=", absl::StrJoin(gpus, ","), " vllm serve ",
-          model.name.empty() ? "MODEL" : model.name, " ",
+          model.name.empty() ? "MODEL" : ShellWord(model.name), " ",
           absl::StrJoin(flags, " "), " --port ", kFirstPort + replica));
     }
     return advice;

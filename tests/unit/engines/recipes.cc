@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/unit/engines/recipes.h"
+
+#include <cstdlib>
+#include <iostream>
+
+#include "server/profile/preset.h"
+
+namespace fabricwise {
+namespace {
+
+template <typename Uses>
+const auto& OfName(const Uses& uses, const std::string& name) {
+  for (const auto& use : uses) {
+    if (use.name == name) return use;
+  }
+  std::cerr << "no " << name << " in the recipe\n";
+  std::abort();
+}
+
+}  // namespace
+
+const ModelShape& Preset(const std::string& name) {
+  const auto preset = FindPreset(name);
+  if (!preset.ok()) {
+    std::cerr << preset.status() << "\n";
+    std::abort();
+  }
+  return **preset;
+}
+
+Plan PlanOf(const ModelShape& model, const std::string& mode) {
+  const auto plan = ParseMode(mode, model.is_moe());
+  if (!plan.ok()) {
+    std::cerr << plan.status() << "\n";
+    std::abort();
+  }
+  return *plan;
+}
+
+Fingerprint Node(int gpus, bool nvlink) {
+  constexpr int64_t kMemoryBytes = 141'000'000'000;
+  const auto count = static_cast<size_t>(gpus);
+  Fingerprint node;
+  node.gpus.assign(count, {"NVIDIA H200", "", kMemoryBytes, 90});
+  node.peer_access.assign(count, std::vector<bool>(count, nvlink));
+  node.nvlinks.assign(count, std::vector<int>(count, nvlink ? 18 : 0));
+  return node;
+}
+
+Recipe RecipeOf(EngineId engine, const ModelShape& model,
+                const std::string& mode, const Fingerprint& node) {
+  return GetEngine(engine).MakeRecipe(model, PlanOf(model, mode), node);
+}
+
+std::string RefusalOf(EngineId engine, const ModelShape& model,
+                      const std::string& mode, const Fingerprint& node) {
+  return GetEngine(engine)
+      .Refusal(model, PlanOf(model, mode), node)
+      .value_or("");
+}
+
+double CountOf(const Recipe& recipe, CollectiveOp op) {
+  double count = 0;
+  for (const CollectiveUse& use : recipe.collectives) {
+    for (const CollectiveStep& step : use.steps) {
+      if (step.op == op) count += use.count;
+    }
+  }
+  return count;
+}
+
+const CollectiveUse& CollectiveOf(const Recipe& recipe,
+                                  const std::string& name) {
+  return OfName(recipe.collectives, name);
+}
+
+const GemmUse& GemmOf(const Recipe& recipe, const std::string& name) {
+  return OfName(recipe.gemms, name);
+}
+
+}  // namespace fabricwise

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Short ways to a recipe and to what is in it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/domain/fingerprint.h"
+#include "server/domain/model_shape.h"
+#include "server/domain/plan.h"
+#include "server/domain/recipe.h"
+#include "server/engines/engine.h"
+
+namespace fabricwise {
+
+// The preset called `name`.
+const ModelShape& Preset(const std::string& name);
+
+// The plan called `mode` of `model`.
+Plan PlanOf(const ModelShape& model, const std::string& mode);
+
+// `gpus` GPUs of 141 GB with NVLink among all, or among none.
+Fingerprint Node(int gpus, bool nvlink = true);
+
+// The recipe of a mode that the engine does not refuse.
+Recipe RecipeOf(EngineId engine, const ModelShape& model,
+                const std::string& mode, const Fingerprint& node = Node(8));
+
+// Why the engine refuses a mode; empty: it does not.
+std::string RefusalOf(EngineId engine, const ModelShape& model,
+                      const std::string& mode,
+                      const Fingerprint& node = Node(8));
+
+// Occurrences of `op` in a step; each step of a use counts.
+double CountOf(const Recipe& recipe, CollectiveOp op);
+
+// The only use of this name; ends the test's program where there is none.
+const CollectiveUse& CollectiveOf(const Recipe& recipe,
+                                  const std::string& name);
+const GemmUse& GemmOf(const Recipe& recipe, const std::string& name);
+
+}  // namespace fabricwise
