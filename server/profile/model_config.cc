@@ -25,6 +25,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr absl::string_view kDeepSeekV4 = "deepseek_v4";
+
 // Which layers see a window only, where `layer_types` does not say.
 enum class Sliding {
   kNever,
@@ -96,7 +98,7 @@ constexpr std::array kFamilies = {
     Family{"deepseek_v2", Experts::kDeepSeek},
     Family{"deepseek_v3", Experts::kDeepSeek},
     Family{"deepseek_v32", Experts::kDeepSeek},
-    Family{"deepseek_v4", Experts::kAllMoe},
+    Family{kDeepSeekV4, Experts::kAllMoe},
     Family{"kimi_k2", Experts::kDeepSeek},
     Family{"kimi_k25", Experts::kDeepSeek},
     Family{"glm4_moe", Experts::kDeepSeek},
@@ -392,7 +394,7 @@ absl::StatusOr<LayerKinds> ReadChunked(const Keys& keys, size_t layers) {
 absl::StatusOr<LayerKinds> ReadLayerKinds(const Keys& keys,
                                           const Family* family, size_t layers) {
   const LayerKinds all_full(layers, LayerKind::kFull);
-  if (keys.model_type() == "deepseek_v4") return all_full;
+  if (keys.model_type() == kDeepSeekV4) return all_full;
   if (keys.Has("layer_types")) return ReadLayerTypes(keys, layers);
   if (keys.Has("full_attention_interval")) {
     return AllButEach(keys, "full_attention_interval", LayerKind::kLinear,
@@ -453,7 +455,7 @@ absl::Status ReadLinear(const Keys& keys, ModelShape* shape) {
 absl::StatusOr<LayerKinds> ReadAttention(const Keys& keys, const Family* family,
                                          ModelShape* shape) {
   ASSIGN_OR_RETURN(shape->num_attention_heads, keys.Int("num_attention_heads"));
-  if (keys.model_type() == "deepseek_v4") {
+  if (keys.model_type() == kDeepSeekV4) {
     RETURN_IF_ERROR(ReadDeepSeekV4(keys, shape));
   } else if (keys.Has("kv_lora_rank")) {
     RETURN_IF_ERROR(ReadLatent(keys, shape));
@@ -703,15 +705,7 @@ class FormatVote {
                    std::initializer_list<Matrix> matrices) {
     for (const Matrix& matrix : matrices) {
       if (matrix.weights == 0) continue;
-      std::vector<std::string> names;
-      for (const absl::string_view name : absl::StrSplit(matrix.names, '|')) {
-        const std::string path =
-            absl::StrCat("model.layers.", layer, ".", block, ".", name);
-        names.push_back(path);
-        if (!nested_) continue;
-        names.push_back(absl::StrCat("language_model.", path));
-        names.push_back(absl::StrCat("model.language_model.", path.substr(6)));
-      }
+      const std::vector<std::string> names = Names(layer, block, matrix.names);
       ASSIGN_OR_RETURN(const WeightFormat format,
                        quantization_->FormatOf(names));
       const auto it =
@@ -735,6 +729,22 @@ class FormatVote {
   }
 
  private:
+  // Under the spellings that checkpoints of nested models use as well.
+  std::vector<std::string> Names(size_t layer, absl::string_view block,
+                                 absl::string_view names) const {
+    std::vector<std::string> paths;
+    if (quantization_->IsUniform()) return paths;
+    for (const absl::string_view name : absl::StrSplit(names, '|')) {
+      const std::string path =
+          absl::StrCat("layers.", layer, ".", block, ".", name);
+      paths.push_back(absl::StrCat("model.", path));
+      if (!nested_) continue;
+      paths.push_back(absl::StrCat("language_model.model.", path));
+      paths.push_back(absl::StrCat("model.language_model.", path));
+    }
+    return paths;
+  }
+
   bool nested_;
   Quantization* quantization_;
   std::vector<std::pair<WeightFormat, double>> votes_;
@@ -744,8 +754,9 @@ double Area(int64_t rows, int64_t columns) {
   return static_cast<double>(rows) * static_cast<double>(columns);
 }
 
-absl::Status VoteAttention(const ModelShape& s, const LayerKinds& kinds,
-                           FormatVote* vote) {
+absl::Status VoteAttention(const Keys& keys, const ModelShape& s,
+                           const LayerKinds& kinds, FormatVote* vote) {
+  const bool v4 = keys.model_type() == kDeepSeekV4;
   const int64_t h = s.hidden_size, heads = s.num_attention_heads;
   const double out = Area(heads * s.v_head_dim, h);
   const int64_t query = heads * (s.qk_nope_head_dim + s.qk_rope_head_dim);
@@ -758,6 +769,13 @@ absl::Status VoteAttention(const ModelShape& s, const LayerKinds& kinds,
           {{"in_proj_qkvz|in_proj_qkv", Area(h, 2 * linear_key + linear_value)},
            {"in_proj_qkvz|in_proj_z", Area(h, linear_value)},
            {"out_proj", Area(linear_value, h)}}));
+    } else if (v4) {
+      RETURN_IF_ERROR(vote->Add(
+          i, "attn",
+          {{"wq_a|fused_wqa_wkv", Area(h, s.q_lora_rank)},
+           {"wq_b", Area(s.q_lora_rank > 0 ? s.q_lora_rank : h, query)},
+           {"wkv|fused_wqa_wkv", Area(h, s.v_head_dim)},
+           {"wo_a|wo_b", out}}));
     } else if (s.attention_kind == AttentionKind::kGqa) {
       RETURN_IF_ERROR(vote->Add(
           i, "self_attn",
@@ -792,21 +810,35 @@ absl::Status ReadFormats(const Keys& keys, const LayerKinds& kinds,
     }
     return NotAllowed(key, Shown(*type), "bfloat16, float16, float32");
   }
+  // DeepSeek-V4's own key for experts in another format than its fp8
+  // checkpoint's rest.
+  std::optional<WeightFormat> own_experts;
+  if (const json* type = Find(keys.text(), "expert_dtype")) {
+    if (*type == "fp4") {
+      own_experts = {NumberFormat::kMxfp4};
+    } else if (*type != "fp8") {
+      return keys.Odd("expert_dtype", "fp4, fp8");
+    }
+  }
   const json* config = keys.Anywhere("quantization_config");
   if (config == nullptr) config = keys.Anywhere("compression_config");
-  if (config == nullptr) return absl::OkStatus();
+  if (config == nullptr) {
+    shape->expert_weights = own_experts.value_or(WeightFormat());
+    return absl::OkStatus();
+  }
   ASSIGN_OR_RETURN(Quantization quantization, Quantization::Parse(*config));
   shape->kv_cache_format = quantization.kv_cache_format();
 
   FormatVote attention(keys, &quantization), dense(keys, &quantization),
       experts(keys, &quantization), shared(keys, &quantization);
-  RETURN_IF_ERROR(VoteAttention(*shape, kinds, &attention));
+  RETURN_IF_ERROR(VoteAttention(keys, *shape, kinds, &attention));
   shape->attention_weights = attention.Winner();
 
   const bool llama4 = absl::StartsWith(keys.model_type(), "llama4");
   const bool block_sparse =
       keys.model_type() == "mixtral" || keys.model_type() == "minimax_m2";
-  const absl::string_view block = llama4         ? "feed_forward"
+  const absl::string_view block = keys.model_type() == kDeepSeekV4 ? "ffn"
+                                  : llama4       ? "feed_forward"
                                   : block_sparse ? "block_sparse_moe"
                                                  : "mlp";
   for (size_t i = 0; i < is_moe.size(); ++i) {
@@ -831,14 +863,9 @@ absl::Status ReadFormats(const Keys& keys, const LayerKinds& kinds,
   shape->dense_weights = dense.Winner();
   shape->expert_weights = experts.Winner();
   shape->shared_expert_weights = shared.Winner();
-
-  // DeepSeek-V4 ships its experts apart from the rest of its fp8 checkpoint.
-  if (const json* type = Find(keys.text(), "expert_dtype")) {
-    if (*type == "fp4") {
-      shape->expert_weights = {NumberFormat::kMxfp4};
-    } else if (*type != "fp8") {
-      return keys.Odd("expert_dtype", "fp4, fp8");
-    }
+  // A later quantization writes its own list and leaves that key as it was.
+  if (own_experts.has_value() && *Find(*config, "quant_method") == "fp8") {
+    shape->expert_weights = *own_experts;
   }
   return absl::OkStatus();
 }

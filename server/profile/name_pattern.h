@@ -56,9 +56,18 @@ class NamePattern {
 
   NamePattern() = default;
 
+  // Whether the program accepts from byte `start` of the name on.
+  bool MatchesAt(absl::string_view name, size_t start,
+                 int64_t* steps_left) const;
+
   Program program_;
   std::vector<Bytes> sets_;
-  std::string required_;  // stands in every name that matches; may be empty
+  // Where in a name the program may begin: at its start only, anywhere, or at
+  // any of its dotted parts.
+  enum class Begin { kName, kAnywhere, kPart };
+  Begin begin_ = Begin::kName;
+  std::string prefix_;    // what the program begins with
+  std::string required_;  // what stands in any name that matches
 };
 
 }  // namespace fabricwise

@@ -170,7 +170,10 @@ absl::Status NameSet::Add(absl::string_view entry) {
   // Written for substring search: "model.layers.0." means all of that layer.
   absl::ConsumePrefix(&entry, ".");
   absl::ConsumeSuffix(&entry, ".");
-  if (!entry.empty()) plain_.insert(std::string(entry));
+  if (entry.empty()) return absl::OkStatus();
+  longest_plain_ = std::max(
+      longest_plain_, 1 + int64_t{std::count(entry.begin(), entry.end(), '.')});
+  plain_.insert(std::string(entry));
   return absl::OkStatus();
 }
 
@@ -183,7 +186,9 @@ absl::Status NameSet::AddRegex(absl::string_view pattern) {
 bool NameSet::Matches(absl::string_view name, int64_t* steps_left) const {
   if (!plain_.empty()) {
     for (size_t begin = 0; begin < name.size();) {
-      for (size_t end = begin; end < name.size();) {
+      int64_t parts = 0;
+      for (size_t end = begin; end < name.size() && parts < longest_plain_;
+           ++parts) {
         if ((*steps_left -= kStepsPerLookup) < 0) return false;
         end = std::min(name.find('.', end + 1), name.size());
         if (plain_.contains(name.substr(begin, end - begin))) return true;
@@ -332,6 +337,10 @@ absl::Status Quantization::ParseIgnored(const json& config) {
     }
   }
   return absl::OkStatus();
+}
+
+bool Quantization::IsUniform() const {
+  return ignored_.empty() && (rules_.empty() || rules_.front().everything);
 }
 
 absl::StatusOr<WeightFormat> Quantization::FormatOf(

@@ -29,9 +29,11 @@ class NameSet {
   absl::Status AddAll(absl::string_view field, const nlohmann::json& list);
 
   bool Matches(absl::string_view name, int64_t* steps_left) const;
+  bool empty() const { return plain_.empty() && patterns_.empty(); }
 
  private:
   absl::flat_hash_set<std::string> plain_;
+  int64_t longest_plain_ = 0;  // in dotted parts
   std::vector<NamePattern> patterns_;
 };
 
@@ -50,6 +52,9 @@ class Quantization {
   // How the module that goes by any of `names` is stored. INVALID_ARGUMENT
   // where all matching together has taken more than kMaxSteps steps.
   absl::StatusOr<WeightFormat> FormatOf(absl::Span<const std::string> names);
+
+  // Whether FormatOf has the same answer for every name.
+  bool IsUniform() const;
 
   NumberFormat kv_cache_format() const { return kv_cache_format_; }
 

@@ -276,6 +276,28 @@ TEST(ModelConfigTest, DeepSeekV4SharesOneEntryForKeysAndValues) {
   EXPECT_EQ(
       Parsed(With(config, {{"expert_dtype", "fp8"}})).expert_weights.number,
       NumberFormat::kFp8Block);
+  EXPECT_EQ(
+      Parsed(Without(config, "quantization_config")).expert_weights.number,
+      NumberFormat::kMxfp4);
+  // Quantized anew, under this family's own names of modules.
+  const json fp8 = {{"num_bits", 8},
+                    {"type", "float"},
+                    {"strategy", "block"},
+                    {"block_structure", {128, 128}}};
+  const json nvfp4 = {{"num_bits", 4}, {"type", "float"}, {"group_size", 16}};
+  config["quantization_config"] = {
+      {"quant_method", "compressed-tensors"},
+      {"config_groups",
+       {{"a",
+         {{"targets", {"re:.*attn.*(fused_wqa_wkv|wq_b|wo_a|wo_b)$"}},
+          {"weights", fp8}}},
+        {"b",
+         {{"targets", {"re:.*ffn.*(gate|up|down)_proj$"}},
+          {"weights", nvfp4}}}}}};
+  const ModelShape anew = Parsed(config);
+  EXPECT_EQ(anew.attention_weights.number, NumberFormat::kFp8Block);
+  EXPECT_EQ(anew.expert_weights.number, NumberFormat::kNvfp4);
+  EXPECT_EQ(anew.shared_expert_weights.number, NumberFormat::kNvfp4);
 }
 
 // -- Windows ------------------------------------------------------------------

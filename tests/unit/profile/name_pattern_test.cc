@@ -33,6 +33,10 @@ TEST(RegexTest, MatchesFromTheStartAsPythonsReMatch) {
       {"abc", {"abc", "abcd"}, {"ab", "xabc"}},
       {"a.c", {"abc", "a.c"}, {"ac"}},
       {"a\\.c", {"a.c"}, {"abc"}},
+      {".*a|b", {"xxa", "b"}, {"xb"}},
+      {".*ab+$", {"ab", "xabb", "ababb"}, {"abx", "xa"}},
+      {".*?gate$", {"a.gate"}, {"a.gates"}},
+      {".*x^a", {}, {"xa"}},
       {".*self_attn.*", {"model.layers.0.self_attn.q_proj"}, {"self-attn"}},
       {".*mlp\\.(gate|up|gate_up|down)_proj.*",
        {"model.layers.0.mlp.gate_proj", "model.layers.0.mlp.gate_up_proj"},
@@ -122,7 +126,7 @@ TEST(RegexTest, HostilePatternsTakeFewSteps) {
 }
 
 TEST(MatchesTest, StopsWhereTheStepsRunOut) {
-  const auto pattern = NamePattern::Regex(".*b");
+  const auto pattern = NamePattern::Regex("a*b");
   ASSERT_TRUE(pattern.ok()) << pattern.status();
   int64_t steps = 10;
   EXPECT_FALSE(pattern->Matches("aaaaaaaaaaaaaab", &steps));
@@ -145,6 +149,8 @@ TEST(GlobTest, MatchesARunOfWholeParts) {
        {"model.layers.0.mlp.gate_proj"},
        {"model.layers.1.mlp"}},
       {"*.gate", {"a.b.gate", "a.gate.c"}, {"a.gate_proj", "gate"}},
+      {"mlp*", {"a.mlp.b", "mlp", "a.mlp2"}, {"a.xmlp"}},
+      {"a*a", {"a.a", "b.a.x.a.c", "aa"}, {"a", "b.xa"}},
       {"*", {"", "anything"}, {}},
       {"[a](b", {"x.[a](b.c"}, {"a"}},
   };
