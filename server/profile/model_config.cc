@@ -7,7 +7,6 @@
 #include <initializer_list>
 #include <iterator>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -874,13 +873,13 @@ absl::Status ReadFormats(const Keys& keys, const LayerKinds& kinds,
 }  // namespace
 
 absl::StatusOr<ModelShape> ParseHuggingFaceConfig(absl::string_view json,
-                                                  absl::string_view name) {
+                                                  std::string name) {
   ASSIGN_OR_RETURN(const Keys keys, Open(json));
   const Family* family = FindFamily(keys.model_type());
   if (family == nullptr) RETURN_IF_ERROR(CheckUnknownType(keys));
 
   ModelShape shape;
-  shape.name = name.empty() ? keys.model_type() : std::string(name);
+  shape.name = name.empty() ? keys.model_type() : std::move(name);
   ASSIGN_OR_RETURN(shape.hidden_size, keys.Int("hidden_size"));
   ASSIGN_OR_RETURN(shape.num_layers,
                    keys.Int("num_hidden_layers", 1, kMaxLayers));

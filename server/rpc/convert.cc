@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "server/base/argument.h"
 #include "server/base/status_macros.h"
+#include "server/profile/profile_file.h"
 
 namespace fabricwise {
 namespace {
@@ -570,6 +571,9 @@ void ToProto(const Profile& profile, v1::ProfileView view,
     for (const auto& [key, curve] : profile.exchanges()) {
       ToProto(ToString(key), curve, message->add_curves());
     }
+  }
+  if (view == v1::PROFILE_VIEW_FILE) {
+    message->set_profile_file(WriteProfile(profile.data()));
   }
   std::map<std::string, int64_t> tables;
   for (const Measurement& measurement : profile.data().measurements) {

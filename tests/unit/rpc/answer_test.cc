@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "tests/support/bad_requests.h"
 #include "tests/support/sample_profile.h"
-#include "tests/unit/rpc/bad_requests.h"
 
 namespace fabricwise {
 namespace {

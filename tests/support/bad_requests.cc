@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/unit/rpc/bad_requests.h"
+#include "tests/support/bad_requests.h"
 
 #include <cmath>
 #include <cstdint>

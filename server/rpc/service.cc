@@ -1,0 +1,604 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/rpc/service.h"
+
+#include <google/protobuf/stubs/logging.h>
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "fabricwise/v1/advisor.grpc.pb.h"
+#include "fabricwise/v1/profiler.grpc.pb.h"
+#include "server/base/argument.h"
+#include "server/base/status_macros.h"
+#include "server/rpc/executor.h"
+
+namespace fabricwise {
+namespace {
+
+// A request up to this size is answered on gRPC's own thread: what makes one
+// longer is a model's config, and to read a megabyte of that takes longer than
+// the rest of the answer.
+constexpr size_t kMaxInlineRequestBytes = 16 << 10;
+
+// A status travels percent-encoded in HTTP/2 headers, of which clients accept
+// 8 KiB; a message of this size fits whatever it holds.
+constexpr size_t kMaxMessageBytes = 2000;
+
+// A watcher whose machine has gone is noticed after both.
+constexpr int kKeepaliveIntervalMs = 60'000;
+constexpr int kKeepaliveTimeoutMs = 20'000;
+
+// Clients that keep an idle connection alive may do so this often.
+constexpr int kMinClientPingIntervalMs = 10'000;
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  std::string message(status.message());
+  if (message.size() > kMaxMessageBytes) {
+    constexpr absl::string_view kCut = " ... (cut)";
+    size_t end = kMaxMessageBytes - kCut.size();
+    // Not in the middle of a UTF-8 sequence.
+    while (end > 0 && (message[end] & 0xC0) == 0x80) --end;
+    message.resize(end);
+    message.append(kCut.data(), kCut.size());
+  }
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), message);
+}
+
+absl::Time Deadline(const grpc::ServerContextBase& context) {
+  return absl::FromChrono(context.deadline());
+}
+
+// One call from arrival to its report.
+class Report {
+ public:
+  Report(absl::string_view method, RequestObserver* observer)
+      : method_(method), observer_(observer) {}
+
+  void Done(absl::StatusCode code, bool cached = false) const {
+    if (observer_ == nullptr) return;
+    observer_->OnRequest(RequestEvent{
+        method_, code,
+        absl::FromChrono(std::chrono::steady_clock::now() - start_), cached});
+  }
+
+ private:
+  absl::string_view method_;
+  RequestObserver* observer_;
+  std::chrono::steady_clock::time_point start_ =
+      std::chrono::steady_clock::now();
+};
+
+// The bytes of a message, whole.
+class FlatMessage {
+ public:
+  explicit FlatMessage(const grpc::ByteBuffer& buffer) {
+    if (buffer.TrySingleSlice(&slice_).ok()) return;
+    if (!buffer.DumpToSingleSlice(&slice_).ok()) slice_ = grpc::Slice();
+  }
+  absl::string_view bytes() const {
+    return {reinterpret_cast<const char*>(slice_.begin()), slice_.size()};
+  }
+
+ private:
+  grpc::Slice slice_;
+};
+
+// A message of `bytes`, not copied.
+grpc::ByteBuffer Wrap(AnswerBytes bytes) {
+  void* data = const_cast<char*>(bytes->data());  // gRPC only reads it
+  const size_t size = bytes->size();
+  auto* holder = new AnswerBytes(std::move(bytes));
+  const grpc::Slice slice(
+      data, size, [](void* held) { delete static_cast<AnswerBytes*>(held); },
+      holder);
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+absl::Status Busy() {
+  return absl::ResourceExhaustedError(
+      "too many long calls wait already: try again later");
+}
+
+absl::Status Stopping() {
+  return absl::UnavailableError("the daemon is stopping");
+}
+
+absl::Status Gone() { return absl::CancelledError("the caller has gone"); }
+
+// Whether anyone still wants what a call that had to wait would do.
+absl::Status CheckWanted(const grpc::CallbackServerContext& context) {
+  if (context.IsCancelled()) return Gone();
+  if (context.deadline() <= std::chrono::system_clock::now()) {
+    return absl::DeadlineExceededError("the deadline passed in the queue");
+  }
+  return absl::OkStatus();
+}
+
+// What every service needs.
+struct Shared {
+  Handler* handler;
+  RequestObserver* observer;
+  Executor* executor;
+};
+
+// Runs `work`, which fills `response`, on the executor.
+template <typename Request, typename Response>
+grpc::ServerUnaryReactor* RunSlow(
+    const Shared& shared, absl::string_view method,
+    grpc::CallbackServerContext* context, const Request* request,
+    Response* response,
+    std::function<absl::Status(const Request&, absl::Time, Response*)> work) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const Report report(method, shared.observer);
+  const bool taken = shared.executor->TrySubmit(
+      [context, request, response, reactor, report, work = std::move(work)] {
+        absl::Status status = CheckWanted(*context);
+        if (status.ok()) status = work(*request, Deadline(*context), response);
+        report.Done(status.code());
+        reactor->Finish(ToGrpc(status));
+      });
+  if (!taken) {
+    report.Done(Busy().code());
+    reactor->Finish(ToGrpc(Busy()));
+  }
+  return reactor;
+}
+
+// Runs `work` here and now.
+template <typename Work>
+grpc::ServerUnaryReactor* RunQuick(const Shared& shared,
+                                   absl::string_view method,
+                                   grpc::CallbackServerContext* context,
+                                   const Work& work) {
+  const Report report(method, shared.observer);
+  const absl::Status status = work();
+  report.Done(status.code());
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpc(status));
+  return reactor;
+}
+
+// A stream that only says why there is none.
+template <typename Response>
+class RefusedStream : public grpc::ServerWriteReactor<Response> {
+ public:
+  RefusedStream(const Report& report, const absl::Status& status) {
+    report.Done(status.code());
+    this->Finish(ToGrpc(status));
+  }
+  void OnDone() override { delete this; }
+};
+
+// A watcher. Its owner lets go of it in `on_done`; whatever else runs for it
+// holds a share.
+class WatchStream
+    : public grpc::ServerWriteReactor<v1::WatchRecommendationResponse>,
+      public std::enable_shared_from_this<WatchStream> {
+ public:
+  WatchStream(std::unique_ptr<RecommendationWatch> watch, const Shared& shared,
+              std::function<void(WatchStream*)> on_done)
+      : watch_(std::move(watch)),
+        shared_(shared),
+        on_done_(std::move(on_done)) {}
+
+  // Sends the first answer and hears of further snapshots.
+  void Begin(SnapshotHolder* snapshots) {
+    subscription_ = snapshots->Subscribe([this] { Look(); });
+    Look();
+  }
+
+  // Ends the stream once the write under way, if any, is done.
+  void End(const absl::Status& status) {
+    {
+      std::lock_guard lock(mutex_);
+      if (end_.has_value()) return;
+      end_ = status;
+      if (busy_) return;
+      busy_ = true;
+    }
+    FinishWith(status);
+  }
+
+  void OnWriteDone(bool ok) override {
+    if (!ok) End(Gone());
+    Proceed();
+  }
+  void OnCancel() override { End(Gone()); }
+  void OnDone() override {
+    subscription_ = SnapshotHolder::Subscription();
+    const auto on_done = on_done_;  // outlives this, which it may destroy
+    on_done(this);
+  }
+
+ private:
+  // There may be something new.
+  void Look() {
+    {
+      std::lock_guard lock(mutex_);
+      due_ = true;
+      if (busy_) return;
+      busy_ = true;
+    }
+    Proceed();
+  }
+
+  // Does what is due, as the one that holds busy_. gRPC is called outside the
+  // lock, since it may call back at once.
+  void Proceed() {
+    std::optional<absl::Status> end;
+    {
+      std::lock_guard lock(mutex_);
+      end = end_;
+      if (!end.has_value() && !due_) {
+        busy_ = false;
+        return;
+      }
+      due_ = false;
+    }
+    if (end.has_value()) {
+      FinishWith(*end);
+      return;
+    }
+    shared_.executor->Submit([self = shared_from_this()] { self->Evaluate(); });
+  }
+
+  void Evaluate() {
+    auto next = watch_->Next();
+    if (!next.ok()) {
+      End(next.status());
+    } else if (next->has_value()) {
+      message_ = *std::move(*next);
+      StartWrite(&message_);
+      return;  // OnWriteDone proceeds
+    }
+    Proceed();
+  }
+
+  void FinishWith(const absl::Status& status) {
+    report_.Done(status.code());
+    Finish(ToGrpc(status));
+  }
+
+  const std::unique_ptr<RecommendationWatch> watch_;  // by whoever is busy
+  const Shared shared_;
+  const std::function<void(WatchStream*)> on_done_;
+  const Report report_{"WatchRecommendation", shared_.observer};
+  SnapshotHolder::Subscription subscription_;
+  v1::WatchRecommendationResponse message_;  // being written
+
+  std::mutex mutex_;
+  // One evaluation, write or finish at a time; after a finish for ever.
+  bool busy_ ABSL_GUARDED_BY(mutex_) = false;
+  bool due_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
+};
+
+// The two methods on a scheduler's path are raw: bytes in, bytes out.
+using AdvisorBase =
+    v1::ParallelismAdvisor::WithRawCallbackMethod_RecommendParallelism<
+        v1::ParallelismAdvisor::WithRawCallbackMethod_SweepConcurrency<
+            v1::ParallelismAdvisor::WithCallbackMethod_WatchRecommendation<
+                v1::ParallelismAdvisor::WithCallbackMethod_ListModels<
+                    v1::ParallelismAdvisor::Service>>>>;
+
+class AdvisorService : public AdvisorBase {
+ public:
+  AdvisorService(const Shared& shared, SnapshotHolder* snapshots,
+                 int max_watchers)
+      : shared_(shared),
+        snapshots_(snapshots),
+        max_watchers_(static_cast<size_t>(max_watchers)) {}
+
+  grpc::ServerUnaryReactor* RecommendParallelism(
+      grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+      grpc::ByteBuffer* response) override {
+    return AnswerRaw("RecommendParallelism", &Handler::FindRecommendation,
+                     &Handler::RecommendParallelism, kMaxInlineRequestBytes,
+                     context, request, response);
+  }
+
+  grpc::ServerUnaryReactor* SweepConcurrency(
+      grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+      grpc::ByteBuffer* response) override {
+    return AnswerRaw("SweepConcurrency", &Handler::FindSweep,
+                     &Handler::SweepConcurrency, /*max_inline_bytes=*/0,
+                     context, request, response);
+  }
+
+  grpc::ServerWriteReactor<v1::WatchRecommendationResponse>*
+  WatchRecommendation(grpc::CallbackServerContext*,
+                      const v1::WatchRecommendationRequest* request) override {
+    const auto refuse = [this](const absl::Status& status) {
+      return new RefusedStream<v1::WatchRecommendationResponse>(
+          Report("WatchRecommendation", shared_.observer), status);
+    };
+    auto watch = shared_.handler->WatchRecommendation(*request);
+    if (!watch.ok()) return refuse(watch.status());
+    auto stream = std::make_shared<WatchStream>(
+        *std::move(watch), shared_,
+        [this](WatchStream* done) { Forget(done); });
+    {
+      std::lock_guard lock(mutex_);
+      if (stopping_) return refuse(Stopping());
+      if (streams_.size() >= max_watchers_) {
+        return refuse(absl::ResourceExhaustedError(absl::StrCat(
+            streams_.size(), " watchers already, the most there may be")));
+      }
+      streams_.emplace(stream.get(), stream);
+    }
+    stream->Begin(snapshots_);
+    return stream.get();
+  }
+
+  grpc::ServerUnaryReactor* ListModels(
+      grpc::CallbackServerContext* context,
+      const v1::ListModelsRequest* request,
+      v1::ListModelsResponse* response) override {
+    return RunQuick(shared_, "ListModels", context, [&] {
+      return shared_.handler->ListModels(*request, response);
+    });
+  }
+
+  // Ends all watches and accepts no further.
+  void Stop() {
+    std::map<WatchStream*, std::shared_ptr<WatchStream>> streams;
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+      streams = streams_;
+    }
+    for (const auto& [key, stream] : streams) stream->End(Stopping());
+  }
+
+ private:
+  grpc::ServerUnaryReactor* AnswerRaw(
+      absl::string_view method, AnswerBytes (Handler::*find)(absl::string_view),
+      absl::StatusOr<AnswerBytes> (Handler::*answer)(absl::string_view,
+                                                     absl::Time),
+      size_t max_inline_bytes, grpc::CallbackServerContext* context,
+      const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
+    const Report report(method, shared_.observer);
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    FlatMessage message(*request);
+    if (AnswerBytes bytes = (shared_.handler->*find)(message.bytes())) {
+      *response = Wrap(std::move(bytes));
+      report.Done(absl::StatusCode::kOk, /*cached=*/true);
+      reactor->Finish(grpc::Status::OK);
+      return reactor;
+    }
+    auto work = [handler = shared_.handler, answer, context, response, reactor,
+                 report](const FlatMessage& asked) {
+      absl::StatusOr<AnswerBytes> bytes = Gone();
+      if (!context->IsCancelled()) {
+        bytes = (handler->*answer)(asked.bytes(), Deadline(*context));
+      }
+      if (bytes.ok()) *response = Wrap(*std::move(bytes));
+      report.Done(bytes.status().code());
+      reactor->Finish(ToGrpc(bytes.status()));
+    };
+    if (message.bytes().size() <= max_inline_bytes) {
+      work(message);
+    } else if (!shared_.executor->TrySubmit(
+                   [work, message = std::move(message)] { work(message); })) {
+      report.Done(Busy().code());
+      reactor->Finish(ToGrpc(Busy()));
+    }
+    return reactor;
+  }
+
+  void Forget(WatchStream* done) {
+    std::shared_ptr<WatchStream> last;  // destroyed outside the lock
+    std::lock_guard lock(mutex_);
+    const auto found = streams_.find(done);
+    last = std::move(found->second);
+    streams_.erase(found);
+  }
+
+  const Shared shared_;
+  SnapshotHolder* const snapshots_;
+  const size_t max_watchers_;
+  std::mutex mutex_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::map<WatchStream*, std::shared_ptr<WatchStream>> streams_
+      ABSL_GUARDED_BY(mutex_);
+};
+
+class ProfilerService : public v1::NodeProfiler::CallbackService {
+ public:
+  explicit ProfilerService(const Shared& shared) : shared_(shared) {}
+
+  grpc::ServerUnaryReactor* GetNodeProfile(
+      grpc::CallbackServerContext* context,
+      const v1::GetNodeProfileRequest* request,
+      v1::GetNodeProfileResponse* response) override {
+    return RunSlow<v1::GetNodeProfileRequest, v1::GetNodeProfileResponse>(
+        shared_, "GetNodeProfile", context, request, response,
+        [handler = shared_.handler](const auto& asked, absl::Time, auto* out) {
+          return handler->GetNodeProfile(asked, out);
+        });
+  }
+
+  grpc::ServerUnaryReactor* ListMeasurements(
+      grpc::CallbackServerContext* context,
+      const v1::ListMeasurementsRequest* request,
+      v1::ListMeasurementsResponse* response) override {
+    return RunSlow<v1::ListMeasurementsRequest, v1::ListMeasurementsResponse>(
+        shared_, "ListMeasurements", context, request, response,
+        [handler = shared_.handler](const auto& asked, absl::Time, auto* out) {
+          return handler->ListMeasurements(asked, out);
+        });
+  }
+
+  grpc::ServerWriteReactor<v1::RunMeasurementResponse>* RunMeasurement(
+      grpc::CallbackServerContext*,
+      const v1::RunMeasurementRequest* request) override {
+    const Report report("RunMeasurement", shared_.observer);
+    return new RefusedStream<v1::RunMeasurementResponse>(
+        report, shared_.handler->RunMeasurement(*request));
+  }
+
+  grpc::ServerUnaryReactor* ImportProfile(
+      grpc::CallbackServerContext* context,
+      const v1::ImportProfileRequest* request,
+      v1::ImportProfileResponse* response) override {
+    return RunSlow<v1::ImportProfileRequest, v1::ImportProfileResponse>(
+        shared_, "ImportProfile", context, request, response,
+        [handler = shared_.handler](const auto& asked, absl::Time deadline,
+                                    auto* out) {
+          return handler->ImportProfile(asked, deadline, out);
+        });
+  }
+
+  grpc::ServerUnaryReactor* GetStatus(
+      grpc::CallbackServerContext* context, const v1::GetStatusRequest* request,
+      v1::GetStatusResponse* response) override {
+    return RunQuick(shared_, "GetStatus", context, [&] {
+      return shared_.handler->GetStatus(*request, response);
+    });
+  }
+
+ private:
+  const Shared shared_;
+};
+
+class GrpcServer : public RpcServer {
+ public:
+  GrpcServer(const RpcServerOptions& options, Handler* handler,
+             SnapshotHolder* snapshots, RequestObserver* observer)
+      : executor_(options.slow_threads, options.max_queued_calls),
+        advisor_(Shared{handler, observer, &executor_}, snapshots,
+                 options.max_watchers),
+        profiler_(Shared{handler, observer, &executor_}),
+        snapshots_(snapshots) {}
+
+  ~GrpcServer() override { Shutdown(absl::ZeroDuration()); }
+
+  absl::Status Listen(const RpcServerOptions& options) {
+    // A request that cannot be parsed gets its status. Protobuf's own line on
+    // standard error says less, and lets any caller fill a log.
+    google::protobuf::SetLogHandler(nullptr);
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    grpc::ServerBuilder builder;
+    const auto credentials = options.credentials != nullptr
+                                 ? options.credentials
+                                 : grpc::InsecureServerCredentials();
+    // -1 until gRPC has bound it.
+    ports_.assign(options.addresses.size(), -1);
+    for (size_t i = 0; i < options.addresses.size(); ++i) {
+      builder.AddListeningPort(options.addresses[i], credentials, &ports_[i]);
+    }
+    builder.SetMaxReceiveMessageSize(options.max_request_bytes);
+    builder.SetMaxSendMessageSize(-1);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                               options.max_concurrent_streams);
+    // Else a second daemon would get half of the connections.
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS,
+                               kKeepaliveIntervalMs);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                               kKeepaliveTimeoutMs);
+    builder.AddChannelArgument(
+        GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+        kMinClientPingIntervalMs);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    builder.RegisterService(&advisor_);
+    builder.RegisterService(&profiler_);
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr) {
+      for (size_t i = 0; i < ports_.size(); ++i) {
+        if (ports_[i] > 0) continue;
+        return absl::UnavailableError(absl::StrCat(
+            "cannot listen on ", options.addresses[i],
+            ": the address is in use, not this machine's, or not allowed"));
+      }
+      return absl::InternalError("gRPC did not start, though it could listen");
+    }
+    subscription_ = snapshots_->Subscribe([this] { SetHealth(true); });
+    SetHealth(snapshots_->Get() != nullptr);
+    return absl::OkStatus();
+  }
+
+  const std::vector<int>& ports() const override { return ports_; }
+
+  void Shutdown(absl::Duration budget) override {
+    std::lock_guard lock(shutdown_mutex_);
+    if (server_ == nullptr) return;
+    subscription_ = SnapshotHolder::Subscription();
+    server_->GetHealthCheckService()->Shutdown();
+    advisor_.Stop();
+    server_->Shutdown(std::chrono::system_clock::now() +
+                      absl::ToChronoNanoseconds(budget));
+    server_->Wait();
+    server_.reset();
+  }
+
+ private:
+  void SetHealth(bool serving) {
+    grpc::HealthCheckServiceInterface* health =
+        server_->GetHealthCheckService();
+    for (const std::string& service :
+         {std::string(),
+          std::string(v1::ParallelismAdvisor::service_full_name())}) {
+      health->SetServingStatus(service, serving);
+    }
+    // Its calls are what gets a daemon without a profile one.
+    health->SetServingStatus(std::string(v1::NodeProfiler::service_full_name()),
+                             true);
+  }
+
+  Executor executor_;
+  AdvisorService advisor_;
+  ProfilerService profiler_;
+  SnapshotHolder* const snapshots_;
+  std::vector<int> ports_;
+  std::mutex shutdown_mutex_;
+  std::unique_ptr<grpc::Server> server_;
+  SnapshotHolder::Subscription subscription_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
+    const RpcServerOptions& options, Handler* handler,
+    SnapshotHolder* snapshots, RequestObserver* observer) {
+  if (options.addresses.empty()) {
+    return NotAllowed("addresses", "empty", "at least one address");
+  }
+  constexpr int64_t kMinRequestBytes = 1024;
+  constexpr int64_t kMaxRequestBytes = int64_t{1} << 30;
+  RETURN_IF_ERROR(CheckRange("max_request_bytes",
+                             int64_t{options.max_request_bytes},
+                             kMinRequestBytes, kMaxRequestBytes));
+  constexpr int64_t kMany = int64_t{1} << 20;
+  RETURN_IF_ERROR(CheckRange("max_concurrent_streams",
+                             int64_t{options.max_concurrent_streams},
+                             int64_t{1}, kMany));
+  RETURN_IF_ERROR(CheckRange("max_watchers", int64_t{options.max_watchers},
+                             int64_t{0}, kMany));
+  constexpr int64_t kMaxThreads = 256;
+  RETURN_IF_ERROR(CheckRange("slow_threads", int64_t{options.slow_threads},
+                             int64_t{1}, kMaxThreads));
+  RETURN_IF_ERROR(CheckRange("max_queued_calls",
+                             int64_t{options.max_queued_calls}, int64_t{1},
+                             kMany));
+  auto server =
+      std::make_unique<GrpcServer>(options, handler, snapshots, observer);
+  RETURN_IF_ERROR(server->Listen(options));
+  return server;
+}
+
+}  // namespace fabricwise
