@@ -106,6 +106,7 @@ class Curve {
     double slope = 0;                          // seconds per unit of size
     double slope_before = 0, slope_after = 0;  // of the neighbours, or its own
     double shortest = 0, longest = 0;          // of its two times
+    double inverse_width = 0;                  // per unit of size
     double sigma = 0;                          // added in its middle
   };
 
