@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Times a case: warm up, gate, stamp, work, stamp, release.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "kernels/case.h"
+#include "kernels/timing/stopping.h"
+#include "server/domain/measurement.h"
+
+namespace fabricwise {
+
+struct LoopOptions {
+  StoppingRule stopping;
+  Launch launch = Launch::kGraph;
+  // Work that one sample holds at least; longer than the jitter of a stamp.
+  double min_sample_seconds = 500e-6;
+  // Looked at before and after a sample: its SM clock in hertz (negative: not
+  // known), and why the sample must not count (empty: it may).
+  std::function<double()> sm_clock_hertz;
+  std::function<std::string()> disturbed;
+  // Ends the loop early, with CANCELLED.
+  const std::atomic<bool>* stop = nullptr;
+};
+
+// The case's time for one operation: the slowest device's, chained in a CUDA
+// graph or launched one by one. The result is verified before the first sample;
+// DATA_LOSS and no statistics where it is wrong. DEADLINE_EXCEEDED: a sample
+// hung; the node's collectives must be aborted before it is used again.
+absl::StatusOr<Statistics> TimeCase(Case& benchmark, Node& node,
+                                    const LoopOptions& options);
+
+}  // namespace fabricwise
