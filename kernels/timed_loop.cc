@@ -80,6 +80,7 @@ class Loop {
     chain_ = static_cast<int>(std::clamp(
         std::ceil(options_.min_sample_seconds / rough),
         static_cast<double>(kMinChain), static_cast<double>(kMaxChain)));
+    if (options_.as_nccl_tests > 0) chain_ = options_.as_nccl_tests;
     const bool graph = options_.launch == Launch::kGraph;
     if (graph) RETURN_IF_ERROR(Capture());
     for (int i = 0; i < kWarmUps; ++i) {
@@ -93,7 +94,9 @@ class Loop {
       if (options_.stop != nullptr && *options_.stop) {
         return absl::CancelledError("asked to stop");
       }
-      ASSIGN_OR_RETURN(const double seconds, Sample(chain_, graph));
+      ASSIGN_OR_RETURN(const double seconds, options_.as_nccl_tests > 0
+                                                 ? HostSample(graph)
+                                                 : Sample(chain_, graph));
       const double elapsed = absl::ToDoubleSeconds(absl::Now() - begin);
       const std::string disturbed =
           options_.disturbed ? options_.disturbed() : "";
@@ -186,6 +189,24 @@ class Loop {
       slowest = std::max(slowest, milliseconds * 1e-3);
     }
     return slowest / (count * case_.OperationsPerEnqueue());
+  }
+
+  // Seconds of one operation as nccl-tests takes them.
+  absl::StatusOr<double> HostSample(bool graph) {
+    const absl::Time begin = absl::Now();
+    for (int replay = 0; replay < kNcclTestsReplays; ++replay) {
+      if (!graph) {
+        RETURN_IF_ERROR(case_.Enqueue(chain_));
+        continue;
+      }
+      for (Lane& lane : lanes_) {
+        CurrentDevice current(lane.device);
+        RETURN_IF_CUDA_ERROR(cudaGraphLaunch(lane.graph.get(), lane.stream));
+      }
+    }
+    RETURN_IF_ERROR(Drain());
+    return absl::ToDoubleSeconds(absl::Now() - begin) /
+           (chain_ * kNcclTestsReplays * case_.OperationsPerEnqueue());
   }
 
   // Waits for all devices, but not for ever.

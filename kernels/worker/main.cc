@@ -32,6 +32,7 @@ constexpr char kUsage[] =
       prints the node: GPUs, peer access (checked), NVLink, PCIe, versions
   fabricwise-worker run OP [--gpus 0,1] [--impl nccl|one_shot|two_shot]
       [--launch graph|eager] [--min BYTES] [--max BYTES] [--refine]
+      [--as-nccl-tests]
       prints a table; OP: all_reduce, all_gather, reduce_scatter, all_to_all,
       send_recv, read, copy
   fabricwise-worker run KEY...
@@ -74,6 +75,7 @@ struct ByHand {
   std::string implementation = "nccl", launch = "graph";
   int64_t min_bytes = 1024, max_bytes = int64_t{256} << 20;
   bool refine = false;
+  bool as_nccl_tests = false;
   std::vector<std::string> words;
 };
 
@@ -83,6 +85,10 @@ absl::StatusOr<ByHand> Parse(const std::vector<std::string>& arguments) {
     const std::string& word = arguments[i];
     if (word == "--refine") {
       parsed.refine = true;
+      continue;
+    }
+    if (word == "--as-nccl-tests") {
+      parsed.as_nccl_tests = true;
       continue;
     }
     if (word.rfind("--", 0) != 0) {
@@ -207,6 +213,8 @@ int RunByHand(const std::vector<std::string>& arguments) {
   MeasureOptions options;
   options.budget = absl::Minutes(10);
   options.refine = by_hand->refine;
+  constexpr int kNcclTestsIterations = 20;  // its default -n
+  if (by_hand->as_nccl_tests) options.as_nccl_tests = kNcclTestsIterations;
   const auto outcome = MeasureKeys(
       *keys, options, **node, nvml.ok() ? nvml->get() : nullptr, stop, sink);
   if (!outcome.ok()) {

@@ -141,6 +141,7 @@ class Run {
                      MakeCase(key, node_));
     LoopOptions options;
     options.stop = &stop_;
+    options.as_nccl_tests = options_.as_nccl_tests;
     options.stopping.target_relative_iqr = options_.target_relative_iqr;
     options.stopping.budget_seconds =
         std::clamp(absl::ToDoubleSeconds(deadline_ - absl::Now()) /

@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "kernels/node.h"
-#include "kernels/worker/nvml.h"
+#include "kernels/worker/gpu_management.h"
 #include "server/domain/measurement.h"
 
 namespace fabricwise {
@@ -22,6 +22,7 @@ struct MeasureOptions {
   absl::Duration key_deadline = absl::Seconds(30);
   double target_relative_iqr = 0.03;
   bool refine = false;
+  int as_nccl_tests = 0;  // LoopOptions
 };
 
 // What measuring tells as it goes.

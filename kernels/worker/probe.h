@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "fabricwise/worker/v1/worker.pb.h"
-#include "kernels/worker/nvml.h"
+#include "kernels/worker/gpu_management.h"
 
 namespace fabricwise {
 

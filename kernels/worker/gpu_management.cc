@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/worker/nvml.h"
+#include "kernels/worker/gpu_management.h"
 
 #include <dlfcn.h>
 #include <nvml.h>
