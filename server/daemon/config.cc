@@ -5,12 +5,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <map>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -20,11 +17,15 @@
 #include "absl/strings/str_split.h"
 #include "server/base/argument.h"
 #include "server/base/status_macros.h"
+#include "server/daemon/read_file.h"
 #include "server/daemon/version.h"
 #include "server/metrics/catalogue.h"
 
 namespace fabricwise {
 namespace {
+
+// Of a configuration file: far more than the options can need.
+constexpr size_t kMostConfigBytes = size_t{1} << 20;
 
 using Values = std::vector<std::string>;
 
@@ -69,6 +70,12 @@ absl::Status SetListen(const Values& values, Config& config) {
                         "unix:PATH, or a loopback address: 127.0.0.1:PORT, "
                         "[::1]:PORT; others need TLS, which this version does "
                         "not offer");
+    }
+    for (const ListenAddress& other : addresses) {
+      if (other.ToString() == address.ToString() &&
+          (address.is_unix() || address.port != 0)) {
+        return NotAllowed("listen", Quoted(value), "each address once");
+      }
     }
     addresses.push_back(std::move(address));
   }
@@ -233,33 +240,6 @@ absl::Status Apply(const Settings& settings, Config& config) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> ReadConfigFile(const std::string& path) {
-  // Far more than the options can need.
-  constexpr std::streamsize kMostBytes = 1 << 20;
-  std::error_code error;
-  const auto kind = std::filesystem::status(path, error).type();
-  if (kind == std::filesystem::file_type::not_found) {
-    return absl::NotFoundError(absl::StrCat(path, ": no such file"));
-  }
-  if (kind != std::filesystem::file_type::regular) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": not a file that can be read"));
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kMostBytes + 1, '\0');
-  if (!file) {
-    return absl::PermissionDeniedError(
-        absl::StrCat(path, ": cannot be read by this user"));
-  }
-  file.read(text.data(), kMostBytes + 1);
-  if (file.gcount() > kMostBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": longer than ", kMostBytes, " bytes"));
-  }
-  text.resize(static_cast<size_t>(file.gcount()));
-  return text;
-}
-
 absl::StatusOr<Settings> ParseConfigText(const std::string& path,
                                          absl::string_view text) {
   Settings settings;
@@ -399,7 +379,8 @@ absl::StatusOr<CommandLine> ParseCommandLine(
     config_file = default_config_file;
   }
   if (!config_file.empty()) {
-    ASSIGN_OR_RETURN(const std::string text, ReadConfigFile(config_file));
+    ASSIGN_OR_RETURN(const std::string text,
+                     ReadFile(config_file, kMostConfigBytes));
     ASSIGN_OR_RETURN(const Settings settings,
                      ParseConfigText(config_file, text));
     RETURN_IF_ERROR(Apply(settings, result.config));

@@ -6,7 +6,6 @@
 
 #include <memory>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/argument.h"
 #include "server/base/clock.h"
@@ -48,7 +47,8 @@ size_t CharacterLength(absl::string_view text) {
   return 0;
 }
 
-std::string JsonString(absl::string_view text) {
+// As a JSON string; what is not UTF-8 shows as the replacement character.
+std::string QuotedText(absl::string_view text) {
   std::string out = "\"";
   while (!text.empty()) {
     const size_t length = CharacterLength(text);
@@ -78,8 +78,7 @@ std::string TextValue(absl::string_view text) {
       "-_./:+%@,[]";
   const bool plain = !text.empty() &&
                      text.find_first_not_of(kPlain) == absl::string_view::npos;
-  return plain ? std::string(text)
-               : absl::StrCat("\"", absl::Utf8SafeCHexEscape(text), "\"");
+  return plain ? std::string(text) : QuotedText(text);
 }
 
 spdlog::level::level_enum ToSpdlog(LogLevel level) {
@@ -165,12 +164,12 @@ std::string FormatLogLine(LogFormat format, absl::Time time, LogLevel level,
       }
       return line;
     case LogFormat::kJson:
-      line = absl::StrCat("{\"time\":", JsonString(stamp),
-                          ",\"level\":", JsonString(ToString(level)),
-                          ",\"event\":", JsonString(event));
+      line = absl::StrCat("{\"time\":", QuotedText(stamp),
+                          ",\"level\":", QuotedText(ToString(level)),
+                          ",\"event\":", QuotedText(event));
       for (const LogField& field : fields) {
-        absl::StrAppend(&line, ",", JsonString(field.name), ":",
-                        JsonString(field.value));
+        absl::StrAppend(&line, ",", QuotedText(field.name), ":",
+                        QuotedText(field.value));
       }
       line += '}';
       return line;

@@ -186,6 +186,14 @@ TEST_F(ConfigTest, OptionGivenTwiceIsRefused) {
               "command line: database is given twice; allowed: once");
 }
 
+TEST_F(ConfigTest, AddressGivenTwiceIsRefused) {
+  EXPECT_THAT(Refused(Parse({"--listen", "unix:/a", "--listen", "unix:///a"})),
+              "command line: listen is 'unix:///a'; allowed: each address "
+              "once");
+  EXPECT_TRUE(
+      Parse({"--listen", "127.0.0.1:0", "--listen", "127.0.0.1:0"}).ok());
+}
+
 TEST_F(ConfigTest, MissingValueIsRefused) {
   EXPECT_THAT(Refused(Parse({"--database"})), HasSubstr("--database"));
 }
@@ -196,7 +204,7 @@ TEST_F(ConfigTest, FileThatCannotBeReadIsNamed) {
   EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(missing.message(), absent + ": no such file");
   EXPECT_THAT(Refused(Parse({"--config", folder_.path()})),
-              HasSubstr("not a file that can be read"));
+              HasSubstr("not a plain file"));
   EXPECT_THAT(Refused(ParseFile(std::string((1 << 20) + 1, '#'))),
               HasSubstr("longer than 1048576 bytes"));
 }

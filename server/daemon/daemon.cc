@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/daemon/daemon.h"
+
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "google/protobuf/descriptor.h"
+#include "server/base/status_macros.h"
+#include "server/daemon/log.h"
+#include "server/daemon/profile_store.h"
+#include "server/daemon/unix_socket.h"
+#include "server/daemon/version.h"
+#include "server/metrics/collector.h"
+#include "server/metrics/exposer.h"
+#include "server/metrics/request_metrics.h"
+#include "server/rpc/handler.h"
+#include "server/rpc/observer.h"
+#include "server/rpc/service.h"
+#include "server/rpc/snapshot.h"
+#include "server/store/store.h"
+
+namespace fabricwise {
+namespace {
+
+// The names of all RPCs that are counted, from the contract itself.
+std::vector<std::string> MethodNames() {
+  std::vector<std::string> names;
+  for (const char* service :
+       {"fabricwise.v1.ParallelismAdvisor", "fabricwise.v1.NodeProfiler"}) {
+    const auto* descriptor =
+        google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(
+            service);
+    for (int i = 0; descriptor != nullptr && i < descriptor->method_count();
+         ++i) {
+      names.push_back(descriptor->method(i)->name());
+    }
+  }
+  return names;
+}
+
+class MetricsObserver final : public RequestObserver {
+ public:
+  explicit MetricsObserver(RequestMetrics* metrics) : metrics_(metrics) {}
+
+  void OnRequest(const RequestEvent& event) override {
+    metrics_->Record(event.method, event.code, event.duration, event.cached);
+  }
+
+ private:
+  RequestMetrics* const metrics_;
+};
+
+absl::Status MakeFolderOf(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path folder =
+      std::filesystem::path(path).parent_path();
+  std::filesystem::create_directories(folder, error);
+  if (!error) return absl::OkStatus();
+  return absl::ErrnoToStatus(
+      error.value(), absl::StrCat("cannot make the folder ", folder.string()));
+}
+
+absl::Status MakeDefaultFolders(const Config& config, const Config& defaults) {
+  if (config.database == defaults.database) {
+    RETURN_IF_ERROR(MakeFolderOf(config.database));
+  }
+  for (const ListenAddress& address : config.listen) {
+    for (const ListenAddress& made : defaults.listen) {
+      if (address.is_unix() && address.unix_path == made.unix_path) {
+        RETURN_IF_ERROR(MakeFolderOf(address.unix_path));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::shared_ptr<const Profile> LoadCurrentOrLog(Store& store) {
+  absl::StatusOr<std::shared_ptr<const Profile>> profile =
+      LoadCurrentProfile(store);
+  if (profile.ok()) return *std::move(profile);
+  Log(LogLevel::kError, "profile not loaded",
+      {{"reason", std::string(profile.status().message())},
+       {"remedy", "import a profile"}});
+  return nullptr;
+}
+
+// Sets the mode of files that are made while it lives.
+class ScopedUmask {
+ public:
+  explicit ScopedUmask(mode_t mask) : former_(umask(mask)) {}
+  ~ScopedUmask() { umask(former_); }
+
+ private:
+  const mode_t former_;
+};
+
+}  // namespace
+
+// In the order of making; torn down from the last to the first, unless Drain
+// has.
+struct Daemon::Parts {
+  explicit Parts(const Clock* c) : clock(c), start_time(c->Now()) {}
+
+  const Clock* const clock;
+  const absl::Time start_time;
+  SnapshotHolder snapshots;
+  RequestMetrics requests{MethodNames()};
+  MetricsObserver observer{&requests};
+  std::unique_ptr<Store> store;
+  std::optional<StoreBackend> backend;
+  std::optional<Handler> handler;
+  std::unique_ptr<MetricsServer> metrics;
+  std::unique_ptr<RpcServer> rpc;
+
+  absl::Status StartMetrics(const Config& config);
+  absl::Status StartRpc(const Config& config);
+};
+
+absl::Status Daemon::Parts::StartMetrics(const Config& config) {
+  if (!config.metrics_listen) return absl::OkStatus();
+  MetricSources sources;
+  sources.version = kVersion;
+  sources.start_time = start_time;
+  sources.requests = &requests;
+  sources.stored_measurements = [this] {
+    return backend->State().measurement_count;
+  };
+  sources.profile = [this]() -> ProfileInUse {
+    const std::shared_ptr<const Snapshot> snapshot = snapshots.Get();
+    if (snapshot == nullptr) return {};
+    return {snapshot->profile, snapshot->number};
+  };
+  ListenAddress address = *config.metrics_listen;
+  absl::StatusOr<std::unique_ptr<MetricsServer>> started =
+      MetricsServer::Start(address.ToString(), MakeCollector(sources));
+  if (!started.ok()) {
+    return absl::Status(
+        started.status().code(),
+        absl::StrCat("metrics-listen: ", started.status().message()));
+  }
+  metrics = *std::move(started);
+  address.port = metrics->port();
+  Log(LogLevel::kInfo, "serving metrics", {{"address", address.ToString()}});
+  if (!address.is_local()) {
+    Log(LogLevel::kWarning, "metrics are open to other machines",
+        {{"address", address.ToString()}});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Daemon::Parts::StartRpc(const Config& config) {
+  RpcServerOptions options;
+  options.max_request_bytes = static_cast<int>(config.max_request_bytes);
+  options.slow_threads = static_cast<int>(config.slow_threads);
+  for (const ListenAddress& address : config.listen) {
+    if (address.is_unix()) {
+      RETURN_IF_ERROR(ClearStaleSocket(address.unix_path));
+    }
+    options.addresses.push_back(address.ToString());
+  }
+  {
+    // Sockets are open to the owner and the group, from their first moment on.
+    constexpr mode_t kSocketMask = 0117;
+    const ScopedUmask mask(kSocketMask);
+    ASSIGN_OR_RETURN(
+        rpc, RpcServer::Start(options, &*handler, &snapshots, &observer));
+  }
+  for (size_t i = 0; i < config.listen.size(); ++i) {
+    ListenAddress address = config.listen[i];
+    if (!address.is_unix()) address.port = rpc->ports().at(i);
+    Log(LogLevel::kInfo, "listening", {{"address", address.ToString()}});
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
+                                                      const Config& defaults,
+                                                      const Clock* clock) {
+  RETURN_IF_ERROR(MakeDefaultFolders(config, defaults));
+  auto parts = std::make_unique<Parts>(clock);
+  ASSIGN_OR_RETURN(parts->store, Store::Open(config.database));
+  Log(LogLevel::kInfo, "store opened",
+      {{"path", config.database},
+       {"measurements", absl::StrCat(parts->store->MeasurementCount())}});
+  if (!config.profile.empty()) {
+    RETURN_IF_ERROR(ImportProfileFile(config.profile, *parts->store));
+  }
+  parts->backend.emplace(parts->store.get(), parts->start_time);
+  if (auto profile = LoadCurrentOrLog(*parts->store)) {
+    Log(LogLevel::kInfo, "profile loaded",
+        {{"profile", profile->name()},
+         {"fingerprint", profile->fingerprint_id()},
+         {"as_of",
+          absl::FormatTime(profile->data().as_of, absl::UTCTimeZone())}});
+    parts->snapshots.Set(std::move(profile));
+  } else {
+    Log(LogLevel::kWarning, "no profile, not serving",
+        {{"remedy", "import one, or start with --profile FILE"}});
+  }
+  parts->handler.emplace(&parts->snapshots, &*parts->backend, clock,
+                         Handler::Options{.cache_bytes = config.cache_bytes});
+  RETURN_IF_ERROR(parts->StartMetrics(config));
+  RETURN_IF_ERROR(parts->StartRpc(config));
+  Log(LogLevel::kInfo, "started", {{"version", kVersion}});
+  return std::unique_ptr<Daemon>(new Daemon(std::move(parts)));
+}
+
+Daemon::Daemon(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+Daemon::~Daemon() = default;
+
+void Daemon::Drain(absl::Duration budget) {
+  parts_->rpc->Shutdown(budget);
+  parts_->rpc.reset();
+  parts_->store.reset();
+  parts_->metrics.reset();
+  Log(LogLevel::kInfo, "stopped");
+}
+
+}  // namespace fabricwise
