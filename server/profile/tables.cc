@@ -9,17 +9,29 @@
 namespace fabricwise {
 namespace {
 
-// One sigma of a product interpolated between measured n and k: leaving out
-// every second n and k of the H200 table and predicting it misses by this much
-// (tests/unit/profile/tables_test.cc prints it).
-constexpr double kGridSigma = 0.08;
+// Spreads from predicting what was measured on a node of two H200 but kept
+// from the tables (tests/unit/profile/tables_held_out_test.cc prints them).
+//
+// One sigma of a product between measured n and k: every second n and k left
+// out.
+constexpr double kGridSigma = 0.09;
 
 // One sigma of a product beyond the largest or below the smallest n or k.
 constexpr double kBeyondGridSigma = 0.15;
 
-// One sigma of routed experts taken from another shard at equal work (the same
-// test, shard against shard).
+// One sigma of routed experts taken from another shard at equal work: shard
+// against shard, and model against model.
 constexpr double kOtherShardSigma = 0.15;
+
+// One sigma of routed experts in the middle between runs a factor of 16 apart,
+// every second number of tokens left out; it goes with the logarithm of the
+// factor.
+constexpr double kBetweenRunsSigma = 0.075;
+constexpr double kBetweenRunsFactor = 16;
+
+// One sigma of routed experts below the first run by a factor of 4 and more.
+constexpr double kBelowRunsSigma = 0.25;
+constexpr double kBelowRunsFactor = 4;
 
 // One sigma of attention scaled from the nearest measured shape.
 constexpr double kOtherAttentionSigma = 0.2;
@@ -62,20 +74,28 @@ Place Locate(const std::vector<int64_t>& axis, double x) {
 
 GemmTable GemmTable::Build(const std::vector<Measurement>& measurements) {
   using Weight = std::tuple<NumberFormat, int64_t, int64_t>;
-  std::map<Weight, std::pair<Origin, std::vector<CurvePoint>>> points;
+  struct Draft {
+    Origin origin = Origin::kReference;
+    std::vector<CurvePoint> points;
+  };
+  std::map<Weight, Draft> drafts;
   for (const Measurement& measurement : measurements) {
     const auto* key = std::get_if<GemmKey>(&measurement.key);
     if (key == nullptr) continue;
-    auto& [origin, curve] = points[{key->format, key->n, key->k}];
-    if (curve.empty()) origin = measurement.origin;
-    curve.push_back({static_cast<double>(key->m),
-                     measurement.statistics.median_seconds,
-                     RelativeSigma(measurement.statistics)});
+    Draft& draft = drafts[{key->format, key->n, key->k}];
+    // A curve that has any point of this node keeps none of another's.
+    if (measurement.origin != draft.origin) {
+      if (measurement.origin == Origin::kReference) continue;
+      draft = {.origin = Origin::kMeasured};
+    }
+    draft.points.push_back({static_cast<double>(key->m),
+                            measurement.statistics.median_seconds,
+                            RelativeSigma(measurement.statistics)});
   }
   GemmTable table;
-  for (auto& [weight, measured] : points) {
+  for (auto& [weight, draft] : drafts) {
     const auto& [format, n, k] = weight;
-    auto curve = Curve::Create(std::move(measured.second), measured.first);
+    auto curve = Curve::Create(std::move(draft.points), draft.origin);
     if (!curve.ok()) continue;  // Profile::Build has refused such points
     Grid& grid = table.grids_[format];
     grid.n.push_back(n);
@@ -188,6 +208,11 @@ bool SameShard(const ExpertShard& a, const ExpertShard& b) {
   return a.format == b.format && a.hidden_size == b.hidden_size &&
          a.intermediate_local == b.intermediate_local &&
          a.experts_local == b.experts_local;
+}
+
+double BelowSigma(double log_distance) {
+  return kBelowRunsSigma *
+         std::min(1.0, log_distance / std::log(kBelowRunsFactor));
 }
 
 // Expected distinct experts of `experts`, after `tokens` choose `top_k` each
@@ -318,6 +343,8 @@ std::optional<Estimate> ExpertsTable::Prepared::At(double rows,
     result.seconds = excess * std::exp(log_seconds);
     result.relative_sigma = Hypot(sigma_, run.relative_sigma);
     if (log_rows < run.log_rows) {
+      result.relative_sigma =
+          Hypot(result.relative_sigma, BelowSigma(run.log_rows - log_rows));
       result.standing = Worse(standing_, Standing::kExtrapolated);
     }
     return result;
@@ -326,15 +353,25 @@ std::optional<Estimate> ExpertsTable::Prepared::At(double rows,
   while (i + 2 < runs.size() && runs[i + 1].log_rows <= log_rows) ++i;
   const Series::Run &low = runs[i], &high = runs[i + 1];
   double weight = (log_rows - low.log_rows) / (high.log_rows - low.log_rows);
-  double beyond = 0;
+  const double slope = std::clamp(
+      (high.log_seconds - low.log_seconds) / (high.log_rows - low.log_rows),
+      0.0, 1.0);
+  double beyond = 0, spread = 0;
   if (weight > 1) {
-    // Beyond the largest run all is in proportion to the rows.
-    beyond = log_rows - high.log_rows;
-    if (beyond > std::log(Curve::kReachAbove * Curve::kReachAbove)) {
+    // Beyond the largest run the rise is between that of the last runs, where
+    // reading weights may still hide the operations, and one in proportion:
+    // the middle, and one sigma of a uniform spread between the two.
+    const double distance = log_rows - high.log_rows;
+    if (distance > std::log(Curve::kReachAbove * Curve::kReachAbove)) {
       return std::nullopt;
     }
     weight = 1;
+    beyond = distance * (1 + slope) / 2;
+    spread = distance * (1 - slope) / std::sqrt(12.0);
     result.standing = Worse(result.standing, Standing::kExtrapolated);
+  } else {
+    spread = kBetweenRunsSigma * 4 * weight * (1 - weight) *
+             (high.log_rows - low.log_rows) / std::log(kBetweenRunsFactor);
   }
   const double path_hit = low.log_hit + weight * (high.log_hit - low.log_hit);
   const double path_seconds =
@@ -350,8 +387,8 @@ std::optional<Estimate> ExpertsTable::Prepared::At(double rows,
   }
   result.seconds = excess * std::exp(path_seconds + beyond +
                                      elasticity * (log_hit - path_hit));
-  result.relative_sigma =
-      Hypot(sigma_, std::max(low.relative_sigma, high.relative_sigma));
+  result.relative_sigma = Hypot(
+      Hypot(sigma_, std::max(low.relative_sigma, high.relative_sigma)), spread);
   return result;
 }
 
@@ -398,6 +435,10 @@ std::optional<Estimate> AttentionTable::At(const AttentionKey& key) const {
     if (run.key.latent != key.latent || run.key.kv_format != key.kv_format ||
         (run.key.query_tokens == 1) != decode) {
       continue;
+    }
+    if (run.key == key) {
+      nearest = &run;
+      break;
     }
     const double distance = std::abs(std::log(work(key) / work(run.key)));
     if (distance <= least) {
