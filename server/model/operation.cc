@@ -69,10 +69,12 @@ absl::Span<const NumberFormat> Candidates(NumberFormat format) {
   return kOfBf16;
 }
 
-std::string FormatText(const WeightFormat& format) {
-  return format.number == NumberFormat::kInt4Group
-             ? absl::StrCat(ToString(format.number), "_", format.group_size)
-             : std::string(ToString(format.number));
+int64_t CeilSize(double size) { return static_cast<int64_t>(std::ceil(size)); }
+
+// What a key names less its last part, the size.
+std::string WithoutSize(const MeasurementKey& key) {
+  const std::string text = ToString(key);
+  return text.substr(0, text.rfind('/'));
 }
 
 }  // namespace
@@ -124,8 +126,8 @@ std::string GemmOperation::Source(const Argument&) const {
 
 std::vector<std::string> GemmOperation::Missing(
     const Argument& argument) const {
-  return {absl::StrCat("gemm/", ToString(format_.number), "/m",
-                       std::ceil(argument.size), "n", n_, "k", k_)};
+  return {ToString(MeasurementKey(
+      GemmKey{format_.number, CeilSize(argument.size), n_, k_}))};
 }
 
 ExpertsOperation::ExpertsOperation(const Profile& profile,
@@ -177,20 +179,26 @@ Price ExpertsOperation::Evaluate(const Argument& argument) const {
   return price;
 }
 
-std::string ExpertsOperation::Source(const Argument&) const {
-  return absl::StrCat("experts/", FormatText(priced_as_), "/h",
-                      use_.hidden_size, "i", use_.intermediate_size, "e",
-                      use_.num_experts, "k", use_.experts_per_token, "/tp",
-                      use_.moe_tp, "ep", use_.expert_parallel);
+ExpertsKey ExpertsOperation::Key(const WeightFormat& format,
+                                 double tokens) const {
+  return {.format = format,
+          .hidden_size = use_.hidden_size,
+          .intermediate_size = use_.intermediate_size,
+          .num_experts = use_.num_experts,
+          .experts_per_token = use_.experts_per_token,
+          .moe_tp = use_.moe_tp,
+          .expert_parallel = use_.expert_parallel,
+          .skew_alpha = skew_,
+          .tokens = CeilSize(tokens)};
+}
+
+std::string ExpertsOperation::Source(const Argument& argument) const {
+  return WithoutSize(Key(priced_as_, argument.size));
 }
 
 std::vector<std::string> ExpertsOperation::Missing(
     const Argument& argument) const {
-  return {absl::StrCat("experts/", FormatText(use_.format), "/h",
-                       use_.hidden_size, "i", use_.intermediate_size, "e",
-                       use_.num_experts, "k", use_.experts_per_token, "/tp",
-                       use_.moe_tp, "ep", use_.expert_parallel, " at ",
-                       std::ceil(argument.size), " tokens")};
+  return {ToString(MeasurementKey(Key(use_.format, argument.size)))};
 }
 
 MemoryOperation::MemoryOperation(const Profile& profile, MemoryOp op)
@@ -201,8 +209,8 @@ MemoryOperation::MemoryOperation(const Profile& profile, MemoryOp op)
 namespace {
 
 Price PriceOfBytes(const Curve* curve, double bytes) {
-  if (curve == nullptr) return {};
   if (bytes <= 0) return {.known = true};
+  if (curve == nullptr) return {};
   const double smallest = curve->points().front().size;
   const double largest = curve->points().back().size;
   // Reading streams: beyond the largest size time goes with the bytes; below
@@ -233,8 +241,7 @@ std::string MemoryOperation::Source(const Argument&) const {
 
 std::vector<std::string> MemoryOperation::Missing(
     const Argument& argument) const {
-  return {absl::StrCat("memory/", ToString(op_), "/", std::ceil(argument.size),
-                       "B")};
+  return {ToString(MeasurementKey(MemoryKey{op_, CeilSize(argument.size)}))};
 }
 
 namespace {
@@ -456,12 +463,12 @@ std::string CollectiveOperation::Source(const Argument& argument) const {
 std::vector<std::string> CollectiveOperation::Missing(
     const Argument& argument) const {
   const Choice choice = Choose(argument);
-  return {ToString(MeasurementKey(CollectiveKey{
-      .op = op_,
-      .group = {.size = group_size_},
-      .implementation = choice.implementation,
-      .launch = choice.launch,
-      .size_bytes = static_cast<int64_t>(std::ceil(argument.size))}))};
+  return {ToString(
+      MeasurementKey(CollectiveKey{.op = op_,
+                                   .group = {.size = group_size_},
+                                   .implementation = choice.implementation,
+                                   .launch = choice.launch,
+                                   .size_bytes = CeilSize(argument.size)}))};
 }
 
 ExchangeOperation::ExchangeOperation(const Profile& profile,
@@ -512,8 +519,14 @@ std::vector<std::string> ExchangeOperation::Missing(
     const Curve* curve =
         stage == ExchangeStage::kDispatch ? dispatch_ : combine_;
     if (curve != nullptr && curve->At(argument.size).has_value()) continue;
-    missing.push_back(absl::StrCat(ToString(Key(stage)), " at ",
-                                   std::ceil(argument.size), " tokens"));
+    missing.push_back(
+        ToString(MeasurementKey(ExchangeKey{use_.implementation,
+                                            stage,
+                                            {.size = use_.group_size},
+                                            use_.hidden_size,
+                                            use_.num_experts,
+                                            use_.experts_per_token,
+                                            CeilSize(argument.size)})));
   }
   return missing;
 }

@@ -93,6 +93,7 @@ class ExpertsOperation final : public Operation {
 
  private:
   Price Evaluate(const Argument& argument) const override;
+  ExpertsKey Key(const WeightFormat& format, double tokens) const;
   ExpertsUse use_;
   double skew_;
   WeightFormat priced_as_;

@@ -167,10 +167,9 @@ class Advisor {
                        .Explain(*candidate.replica->bound,
                                 Load(candidate, workload), StepLaunch())
                        .terms;
-    const double sigma = Sigma(outcome);
-    advice.tpot_low_seconds =
-        std::max(0.0, outcome.tpot_seconds - kDeviate90 * sigma);
-    advice.tpot_high_seconds = outcome.tpot_seconds + kDeviate90 * sigma;
+    const double spread = kDeviate90 * RelativeSigma(outcome);
+    advice.tpot_low_seconds = outcome.tpot_seconds * std::max(0.0, 1 - spread);
+    advice.tpot_high_seconds = outcome.tpot_seconds * (1 + spread);
     advice.launch = candidate.engine().Launch(model_, candidate.plan, workload);
     AddMisses(advice);
     return advice;
@@ -184,11 +183,10 @@ class Advisor {
           outcome.misses != ranked.front().misses) {
         break;
       }
-      values.push_back({outcome.cost,
-                        outcome.cost * Sigma(outcome) / outcome.price.seconds});
+      values.push_back({outcome.cost, outcome.cost * RelativeSigma(outcome)});
     }
     confidence.probability_first_is_best = ProbabilityFirstIsLeast(values);
-    if (values.size() > 1) {
+    if (values.size() > 1 && values[0].mean > 0) {
       confidence.margin_ratio = values[1].mean / values[0].mean - 1;
     }
     return confidence;
@@ -408,8 +406,15 @@ class Advisor {
       outcome.ttft_seconds = TimeToFirstToken(candidate, workload);
     }
     outcome.misses = outcome.tpot_seconds > limits.max_tpot_seconds ||
-                     outcome.ttft_seconds.value_or(0) > limits.max_ttft_seconds;
+                     MissesTtft(outcome.ttft_seconds);
     return outcome;
+  }
+
+  // A time that cannot be told is not within a limit.
+  bool MissesTtft(const std::optional<double>& ttft_seconds) const {
+    const double limit = question_.limits.max_ttft_seconds;
+    return std::isfinite(limit) &&
+           (!ttft_seconds.has_value() || *ttft_seconds > limit);
   }
 
   // Those of `among` that can be answered and may run, in a buffer that the
@@ -450,9 +455,11 @@ class Advisor {
     return question_.scope == CostScope::kStep ? kAssumedResidual : 0;
   }
 
-  double Sigma(const Outcome& outcome) const {
-    return std::hypot(outcome.price.sigma_seconds,
-                      Residual() * outcome.price.seconds);
+  double RelativeSigma(const Outcome& outcome) const {
+    // Where only communication counts, a plan without it costs nothing.
+    if (outcome.price.seconds <= 0) return 0;
+    return std::hypot(outcome.price.sigma_seconds / outcome.price.seconds,
+                      Residual());
   }
 
   static bool Better(const Outcome& a, const Outcome& b) {
@@ -503,10 +510,13 @@ class Advisor {
           "TPOT %.2f ms is over the limit of %.2f ms",
           advice.tpot_seconds * 1e3, limits.max_tpot_seconds * 1e3));
     }
-    if (advice.ttft_seconds.value_or(0) > limits.max_ttft_seconds) {
-      advice.misses.push_back(absl::StrFormat(
-          "TTFT %.1f ms is over the limit of %.1f ms",
-          *advice.ttft_seconds * 1e3, limits.max_ttft_seconds * 1e3));
+    if (MissesTtft(advice.ttft_seconds)) {
+      advice.misses.push_back(
+          advice.ttft_seconds.has_value()
+              ? absl::StrFormat("TTFT %.1f ms is over the limit of %.1f ms",
+                                *advice.ttft_seconds * 1e3,
+                                limits.max_ttft_seconds * 1e3)
+              : "TTFT cannot be answered from this profile");
     }
     if (!advice.memory.fits) {
       advice.misses.push_back(
@@ -525,8 +535,13 @@ class Advisor {
   void Bisect(absl::Span<const Candidate* const> contenders, int64_t low,
               const Candidate* at_low, int64_t high, const Candidate* at_high,
               std::vector<FlipPoint>& flips) {
-    if (at_low == at_high || at_low == nullptr || at_high == nullptr) return;
+    // One mode of two engines is no flip: it is named by its mode alone.
+    if (at_low == at_high || (at_low != nullptr && at_high != nullptr &&
+                              at_low->mode == at_high->mode)) {
+      return;
+    }
     if (high - low == 1) {
+      if (at_low == nullptr || at_high == nullptr) return;
       flips.push_back({high, at_low->mode, at_high->mode});
       return;
     }
@@ -599,12 +614,12 @@ absl::StatusOr<SweepAdvice> Sweep(const ModelShape& model,
   std::sort(ascending.begin(), ascending.end());
   ascending.erase(std::unique(ascending.begin(), ascending.end()),
                   ascending.end());
+  Question one = question;
   for (int64_t concurrency : {ascending.front(), ascending.back()}) {
-    Question one = question;
     one.workload.concurrency = concurrency;
     RETURN_IF_ERROR(ValidateFor(model, one, profile));
   }
-  Advisor advisor(model, question, profile);
+  Advisor advisor(model, one, profile);
   SweepAdvice sweep;
   absl::Status unanswered;
   bool any = false;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace fabricwise {
 
@@ -20,7 +21,9 @@ double ProbabilityFirstIsLeast(absl::Span<const Uncertain> values) {
     const double x = first.mean + z * first.sigma;
     double all = 1;
     for (const Uncertain& other : values.subspan(1)) {
-      const double sigma = std::max(other.sigma, 1e-12 * other.mean);
+      // Never 0, so that equal values without spread give a half.
+      const double sigma = std::max({other.sigma, 1e-12 * other.mean,
+                                     std::numeric_limits<double>::min()});
       all *= std::erfc((x - other.mean) / (sigma * std::sqrt(2.0))) / 2;
     }
     probability += density * all;
