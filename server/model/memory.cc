@@ -9,7 +9,12 @@
 namespace fabricwise {
 namespace {
 
-int64_t Bytes(double value) { return static_cast<int64_t>(std::ceil(value)); }
+// Far more than any GPU has, and little enough that sums stay in 64 bits.
+constexpr double kMostBytes = 1.0 * (int64_t{1} << 60);
+
+int64_t Bytes(double value) {
+  return static_cast<int64_t>(std::ceil(std::min(value, kMostBytes)));
+}
 
 }  // namespace
 

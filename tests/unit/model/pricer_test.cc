@@ -1,0 +1,624 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/model/pricer.h"
+
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/domain/model_shape.h"
+#include "server/engines/engine.h"
+#include "server/engines/recipe_builder.h"
+#include "server/profile/preset.h"
+#include "tests/support/random_model.h"
+#include "tests/support/synthetic_profile.h"
+
+namespace fabricwise {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::Field;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+const ModelShape& Preset(const std::string& name) { return **FindPreset(name); }
+
+Plan PlanOf(const std::string& mode, bool is_moe) {
+  return *ParseMode(mode, is_moe);
+}
+
+struct Asked {
+  Workload workload = {.concurrency = 16};
+  CostScope scope = CostScope::kStep;
+  EngineId engine = EngineId::kReference;
+  Launch launch = Launch::kGraph;
+  double host_seconds = 0;
+};
+
+ExplainedPrice Explain(const Profile& profile, const ModelShape& model,
+                       const std::string& mode, const Asked& asked = {}) {
+  const Plan plan = PlanOf(mode, model.is_moe());
+  Recipe recipe =
+      GetEngine(asked.engine).MakeRecipe(model, plan, profile.fingerprint());
+  recipe.host_seconds = asked.host_seconds;
+  Pricer pricer(profile, asked.scope, asked.workload.routing_skew);
+  const auto bound = pricer.Bind(recipe);
+  return pricer.Explain(*bound, DecodeLoad(asked.workload, plan), asked.launch);
+}
+
+double Sum(const std::vector<Term>& terms) {
+  double sum = 0;
+  for (const Term& term : terms) sum += term.seconds;
+  return sum;
+}
+
+const Term* FindTerm(const ExplainedPrice& price, const std::string& name) {
+  for (const Term& term : price.terms) {
+    if (term.name == name) return &term;
+  }
+  return nullptr;
+}
+
+// A node without the measurements for which `lacks` holds.
+std::shared_ptr<const Profile> Without(
+    const std::function<bool(const MeasurementKey&)>& lacks) {
+  SyntheticNode node;
+  node.keep = [&](const MeasurementKey& key) { return !lacks(key); };
+  return SyntheticProfile(node);
+}
+
+template <typename Key>
+bool Is(const MeasurementKey& key) {
+  return std::holds_alternative<Key>(key);
+}
+
+bool IsCollective(const MeasurementKey& key, CollectiveOp op) {
+  const auto* collective = std::get_if<CollectiveKey>(&key);
+  return collective != nullptr && collective->op == op;
+}
+
+// ---- Worked by hand
+
+TEST(Pricer, PricesOneLayerAsTheSumOfItsKernels) {
+  ModelShape model;
+  model.hidden_size = 4096;
+  model.num_layers = model.num_dense_layers = 1;
+  model.vocab_size = 32'000;
+  model.num_attention_heads = 32;
+  model.num_key_value_heads = 8;
+  model.head_dim = model.v_head_dim = 128;
+  model.intermediate_size = 16'384;
+  ASSERT_TRUE(Validate(model).ok()) << Validate(model);
+  const auto profile = SyntheticProfile();
+  const ExplainedPrice price = Explain(*profile, model, "TP2",
+                                       {.workload = {.concurrency = 16,
+                                                     .phase = Phase::kDecode,
+                                                     .context_tokens = 1024}});
+  ASSERT_TRUE(price.price.answerable);
+  // One all-reduce of 16 x 8192 bytes on two GPUs, twice: latency x log2(4) and
+  // 2 x bytes / rate. Sizes on the grid are exact.
+  const Term* attention = FindTerm(price, "all_reduce attention");
+  ASSERT_NE(attention, nullptr);
+  EXPECT_EQ(attention->count, 1);
+  EXPECT_EQ(attention->size, 16 * 8192);
+  EXPECT_EQ(attention->source, "all_reduce/n2/nccl/graph");
+  EXPECT_TRUE(attention->communication);
+  EXPECT_NEAR(attention->seconds, 10e-6 + 2 * 131'072 / 300e9, 1e-8);
+  const Term* down = FindTerm(price, "down projection");
+  ASSERT_NE(down, nullptr);
+  EXPECT_EQ(down->source, "gemm/bf16/n4096k8192");
+  EXPECT_EQ(down->standing, Standing::kInterpolated);
+  const Term* kv = FindTerm(price, "attention");
+  ASSERT_NE(kv, nullptr);
+  // 16 sequences of 1024 tokens of 4 local KV heads.
+  EXPECT_EQ(kv->size, 16. * 1024 * 4 * 256 * 2);
+  EXPECT_EQ(kv->source, "memory/read");
+  EXPECT_THAT(kv->note, HasSubstr("attention not measured"));
+  EXPECT_NEAR(kv->seconds, 3e-6 + kv->size / 4e12, 1e-9);
+  const Term* small = FindTerm(price, "small kernels");
+  ASSERT_NE(small, nullptr);
+  EXPECT_NEAR(small->seconds, small->count * 1.5e-6, 1e-12);
+  EXPECT_NEAR(Sum(price.terms), price.price.seconds, 1e-12);
+}
+
+TEST(Pricer, CountsHostTimeAsStated) {
+  const auto profile = SyntheticProfile();
+  const ModelShape& model = Preset("Llama-3.1-8B");
+  const double without = Explain(*profile, model, "TP2").price.seconds;
+  const ExplainedPrice with =
+      Explain(*profile, model, "TP2", {.host_seconds = 1e-3});
+  EXPECT_NEAR(with.price.seconds, without + 1e-3, 1e-9);
+  EXPECT_NEAR(Sum(with.terms), with.price.seconds, 1e-9);
+  const Term* host = FindTerm(with, "host");
+  ASSERT_NE(host, nullptr);
+  EXPECT_TRUE(host->stated);
+  EXPECT_EQ(host->seconds, 1e-3);
+}
+
+TEST(Pricer, OfCommunicationAloneNeedsAndCountsNothingElse) {
+  const auto profile = Without(
+      [](const MeasurementKey& key) { return !Is<CollectiveKey>(key); });
+  const ModelShape& kimi = Preset("Kimi-K2.5");
+  const ExplainedPrice price =
+      Explain(*profile, kimi, "TP8",
+              {.scope = CostScope::kCommunication, .host_seconds = 1});
+  ASSERT_TRUE(price.price.answerable);
+  for (const Term& term : price.terms) EXPECT_TRUE(term.communication);
+  EXPECT_NEAR(Sum(price.terms), price.price.seconds, 1e-12);
+  EXPECT_LT(price.price.seconds, 1);
+  EXPECT_EQ(Explain(*profile, kimi, "TP1", {.scope = CostScope::kCommunication})
+                .price.seconds,
+            0);
+}
+
+TEST(Pricer, CarriesPromptTokensInSteadyState) {
+  const auto profile = SyntheticProfile();
+  const ModelShape& model = Preset("Llama-3.1-8B");
+  const Workload steady{
+      .concurrency = 16, .input_tokens = 2048, .output_tokens = 256};
+  Workload decode = steady;
+  decode.phase = Phase::kDecode;
+  const ExplainedPrice with =
+      Explain(*profile, model, "TP1", {.workload = steady});
+  const ExplainedPrice without =
+      Explain(*profile, model, "TP1", {.workload = decode});
+  EXPECT_EQ(FindTerm(with, "gate and up projection")->size, 16 + 16 * 8);
+  EXPECT_EQ(FindTerm(without, "gate and up projection")->size, 16);
+  EXPECT_EQ(FindTerm(with, "attention of prompts")->size, 16 * 8);
+  EXPECT_EQ(FindTerm(without, "attention of prompts"), nullptr);
+  EXPECT_GT(with.price.seconds, without.price.seconds);
+}
+
+// ---- What stands in for what
+
+TEST(Pricer, MarksAFormatThatAWiderOneStandsInFor) {
+  const auto profile = Without([](const MeasurementKey& key) {
+    const auto* experts = std::get_if<ExpertsKey>(&key);
+    return experts != nullptr &&
+           experts->format.number == NumberFormat::kInt4Group;
+  });
+  const ExplainedPrice price =
+      Explain(*profile, Preset("Kimi-K2.5"), "TP8+EP8");
+  const Term* experts = FindTerm(price, "experts");
+  ASSERT_NE(experts, nullptr);
+  EXPECT_EQ(experts->source, "experts/bf16/h7168i2048e384k8/tp1ep8");
+  EXPECT_THAT(experts->note, HasSubstr("a wider format stands in"));
+  EXPECT_EQ(experts->standing, Standing::kExtrapolated);
+  const ExplainedPrice known =
+      Explain(*SyntheticProfile(), Preset("Kimi-K2.5"), "TP8+EP8");
+  EXPECT_EQ(FindTerm(known, "experts")->source,
+            "experts/int4_group:32/h7168i2048e384k8/tp1ep8");
+  EXPECT_EQ(FindTerm(known, "experts")->note, "");
+  EXPECT_LT(FindTerm(known, "experts")->relative_sigma,
+            experts->relative_sigma);
+}
+
+TEST(Pricer, MarksProductsOfAFormatThatWasNotMeasured) {
+  ModelShape model = Preset("Llama-3.1-8B");
+  for (NumberFormat format :
+       {NumberFormat::kInt4Group, NumberFormat::kMxfp4, NumberFormat::kNvfp4}) {
+    model.dense_weights = {format, format == NumberFormat::kInt4Group ? 32 : 0};
+    const ExplainedPrice price = Explain(*SyntheticProfile(), model, "TP1");
+    const Term* down = FindTerm(price, "down projection");
+    ASSERT_NE(down, nullptr);
+    EXPECT_EQ(down->source, "gemm/bf16/n4096k14336");
+    EXPECT_THAT(down->note, HasSubstr("a wider format stands in"));
+  }
+  model.dense_weights = {NumberFormat::kFp8};
+  EXPECT_EQ(
+      FindTerm(Explain(*SyntheticProfile(), model, "TP1"), "down projection")
+          ->source,
+      "gemm/fp8_block/n4096k14336");
+}
+
+TEST(Pricer, MarksTheOtherLaunch) {
+  const auto profile = Without([](const MeasurementKey& key) {
+    const auto* collective = std::get_if<CollectiveKey>(&key);
+    return collective != nullptr && collective->launch == Launch::kGraph;
+  });
+  const Term term = *FindTerm(Explain(*profile, Preset("Llama-3.1-8B"), "TP2"),
+                              "all_reduce attention");
+  EXPECT_EQ(term.source, "all_reduce/n2/nccl/eager");
+  EXPECT_EQ(term.note, "measured with the other kind of launch");
+  const Term meant = *FindTerm(Explain(*profile, Preset("Llama-3.1-8B"), "TP2",
+                                       {.launch = Launch::kEager}),
+                               "all_reduce attention");
+  EXPECT_EQ(meant.note, "");
+}
+
+TEST(Pricer, TakesTheEnginesKernelWithinItsLimitAndNcclBeyond) {
+  ProfileData data = SyntheticProfileData({});
+  for (int64_t size = 1024; size <= 256 << 20; size *= 4) {
+    Measurement& measurement = data.measurements.emplace_back();
+    measurement.key =
+        CollectiveKey{.op = CollectiveOp::kAllReduce,
+                      .group = {.size = 8},
+                      .implementation = CollectiveImpl::kVllmCustom,
+                      .size_bytes = size};
+    measurement.statistics.median_seconds =
+        4e-6 + static_cast<double>(size) / 100e9;
+  }
+  const auto profile = BuildOrDie(std::move(data));
+  const ModelShape& model = Preset("Llama-3.1-70B");
+  const auto source = [&](int64_t concurrency, const Profile& of) {
+    return *FindTerm(Explain(of, model, "TP8",
+                             {.workload = {.concurrency = concurrency,
+                                           .phase = Phase::kDecode},
+                              .engine = EngineId::kVllm}),
+                     "all_reduce attention");
+  };
+  EXPECT_EQ(source(16, *profile).source, "all_reduce/n8/vllm_custom/graph");
+  EXPECT_EQ(source(16, *profile).note, "");
+  // 8 MiB is 512 rows of hidden size 8192.
+  EXPECT_EQ(source(512, *profile).source, "all_reduce/n8/vllm_custom/graph");
+  EXPECT_EQ(source(513, *profile).source, "all_reduce/n8/nccl/graph");
+  EXPECT_EQ(source(513, *profile).note, "");
+  const Term other = source(16, *SyntheticProfile());
+  EXPECT_EQ(other.source, "all_reduce/n8/nccl/graph");
+  EXPECT_THAT(other.note, HasSubstr("another stands in"));
+}
+
+TEST(Pricer, TakesOneAllReduceForAScatterAndAGather) {
+  const auto profile = Without([](const MeasurementKey& key) {
+    const auto* collective = std::get_if<CollectiveKey>(&key);
+    return IsCollective(key, CollectiveOp::kReduceScatter) &&
+           collective->group.size == 4;
+  });
+  const ModelShape& kimi = Preset("Kimi-K2.5");
+  const std::string name = "reduce_scatter + all_gather attention";
+  const ExplainedPrice stand_in = Explain(*profile, kimi, "DP2xTP4+EP8");
+  ASSERT_TRUE(stand_in.price.answerable);
+  EXPECT_EQ(FindTerm(stand_in, name)->source, "all_reduce/n4/nccl/graph");
+  EXPECT_THAT(FindTerm(stand_in, name)->note, HasSubstr("stands in"));
+  EXPECT_EQ(
+      FindTerm(Explain(*SyntheticProfile(), kimi, "DP2xTP4+EP8"), name)->note,
+      "");
+}
+
+TEST(Pricer, ReadsMeasuredAttentionFromItsTable) {
+  ProfileData data = SyntheticProfileData({});
+  for (int64_t query : {1, 128}) {
+    Measurement& measurement = data.measurements.emplace_back();
+    measurement.key = AttentionKey{.batch = query == 1 ? 16 : 1,
+                                   .query_tokens = query,
+                                   .context_tokens = query == 1 ? 1536 : 512,
+                                   .q_heads = 32,
+                                   .kv_heads = 8,
+                                   .head_dim = 128};
+    measurement.statistics.median_seconds = 77e-6;
+  }
+  const auto profile = BuildOrDie(std::move(data));
+  const ExplainedPrice price = Explain(
+      *profile, Preset("Llama-3.1-8B"), "TP1",
+      {.workload = {
+           .concurrency = 16, .input_tokens = 1024, .output_tokens = 128}});
+  const Term* decode = FindTerm(price, "attention");
+  ASSERT_NE(decode, nullptr);
+  EXPECT_EQ(decode->source, "attention");
+  EXPECT_EQ(decode->note, "");
+  const Term* prompts = FindTerm(price, "attention of prompts");
+  ASSERT_NE(prompts, nullptr);
+  EXPECT_EQ(prompts->source, "attention");
+  EXPECT_NEAR(prompts->seconds, 32 * 77e-6, 1e-9);
+}
+
+TEST(Pricer, PricesALibrarysExchangeByItsTwoStages) {
+  ProfileData data = SyntheticProfileData({});
+  for (ExchangeStage stage :
+       {ExchangeStage::kDispatch, ExchangeStage::kCombine}) {
+    for (int64_t tokens : {1, 128}) {
+      Measurement& measurement = data.measurements.emplace_back();
+      measurement.key = ExchangeKey{.stage = stage,
+                                    .group = {.size = 8},
+                                    .hidden_size = 7168,
+                                    .num_experts = 384,
+                                    .experts_per_token = 8,
+                                    .tokens_per_rank = tokens};
+      measurement.statistics.median_seconds =
+          stage == ExchangeStage::kDispatch ? 20e-6 : 30e-6;
+    }
+  }
+  const Asked asked{.workload = {.concurrency = 64, .phase = Phase::kDecode},
+                    .engine = EngineId::kVllm};
+  const std::string mode = "DP8+EP8:deepep-ll";
+  const ModelShape& kimi = Preset("Kimi-K2.5");
+  const auto profile = BuildOrDie(data);
+  const Term* term = nullptr;
+  const ExplainedPrice price = Explain(*profile, kimi, mode, asked);
+  ASSERT_NE(term = FindTerm(price, "expert dispatch and combine"), nullptr);
+  EXPECT_NEAR(term->seconds, 60 * 50e-6, 1e-9);
+  EXPECT_EQ(term->size, 8);
+  EXPECT_EQ(term->source,
+            "exchange/deepep_low_latency/dispatch/n8/h7168e384k8");
+
+  data.measurements.pop_back();
+  data.measurements.pop_back();
+  EXPECT_THAT(Explain(*BuildOrDie(data), kimi, mode, asked).missing,
+              ElementsAre("exchange/deepep_low_latency/combine/n8/"
+                          "h7168e384k8/t8"));
+  EXPECT_THAT(Explain(*SyntheticProfile(), kimi, mode, asked).missing,
+              ElementsAre("exchange/deepep_low_latency/dispatch/n8/"
+                          "h7168e384k8/t8",
+                          "exchange/deepep_low_latency/combine/n8/"
+                          "h7168e384k8/t8"));
+}
+
+// ---- What is missing
+
+TEST(Pricer, NamesEveryMissingMeasurementByItsKey) {
+  const auto nothing = Without([](const MeasurementKey&) { return true; });
+  const Asked asked{.workload = {.concurrency = 2'000'000 / 2,
+                                 .input_tokens = 4096,
+                                 .output_tokens = 16}};
+  for (const char* name : {"Kimi-K2.5", "Llama-3.1-70B", "gpt-oss-120b",
+                           "Qwen3-Next-80B-A3B", "DeepSeek-V3.2"}) {
+    const ModelShape& model = Preset(name);
+    for (const char* mode : {"TP8", "PP2xTP4", "PP8"}) {
+      const ExplainedPrice price = Explain(*nothing, model, mode, asked);
+      EXPECT_FALSE(price.price.answerable);
+      EXPECT_THAT(price.terms, IsEmpty());
+      EXPECT_THAT(price.missing, Contains("launch/graph_node"));
+      for (const std::string& missing : price.missing) {
+        const auto key = ParseMeasurementKey(missing);
+        EXPECT_TRUE(key.ok()) << missing << ": " << key.status();
+        EXPECT_EQ(key.ok() ? ToString(*key) : "", missing);
+      }
+      EXPECT_EQ(
+          std::set<std::string>(price.missing.begin(), price.missing.end())
+              .size(),
+          price.missing.size());
+    }
+  }
+}
+
+TEST(Pricer, NamesOnlyWhatIsMissing) {
+  const auto no_all_gather = Without([](const MeasurementKey& key) {
+    return IsCollective(key, CollectiveOp::kAllGather);
+  });
+  const Asked asked{.workload = {.concurrency = 32, .phase = Phase::kDecode}};
+  EXPECT_THAT(
+      Explain(*no_all_gather, Preset("Kimi-K2.5"), "DP8+EP8", asked).missing,
+      ElementsAre("all_gather/n8/nccl/graph/458752B"));
+  EXPECT_TRUE(Explain(*no_all_gather, Preset("Kimi-K2.5"), "TP8", asked)
+                  .price.answerable);
+}
+
+TEST(Pricer, DoesNotNeedWhatAStepDoesNotDo) {
+  // Prompts alone decode nothing and update no state of a decoding sequence.
+  const auto no_memory =
+      Without([](const MeasurementKey& key) { return Is<MemoryKey>(key); });
+  const ModelShape& model = Preset("Qwen3-Next-80B-A3B");
+  const Plan plan = PlanOf("TP2", true);
+  const Workload workload{.concurrency = 4, .phase = Phase::kPrefill};
+  Pricer pricer(*no_memory, CostScope::kStep, 0);
+  const Recipe recipe = GetEngine(EngineId::kReference)
+                            .MakeRecipe(model, plan, no_memory->fingerprint());
+  const auto bound = pricer.Bind(recipe);
+  const ExplainedPrice price =
+      pricer.Explain(*bound, PromptLoad(workload, plan, 2048), Launch::kEager);
+  EXPECT_TRUE(price.price.answerable)
+      << ::testing::PrintToString(price.missing);
+}
+
+// ---- Pipelines
+
+TEST(Pipeline, FillsUpWithAsManyMicroBatchesAsStages) {
+  const auto profile = SyntheticProfile();
+  const ModelShape& model = Preset("Llama-3.1-70B");  // 80 layers
+  const auto at = [&](const char* mode, int64_t concurrency) {
+    return Explain(*profile, model, mode,
+                   {.workload = {.concurrency = concurrency,
+                                 .phase = Phase::kDecode}})
+        .price;
+  };
+  // One sequence goes through all stages in turn: the same layers, and seven
+  // boundaries.
+  const StepPrice alone = at("PP8", 1);
+  EXPECT_EQ(alone.seconds, alone.through_seconds);
+  EXPECT_GT(alone.seconds, at("TP1", 1).seconds);
+  EXPECT_NEAR(alone.seconds, at("TP1", 1).seconds, 1e-3);
+  // Eight keep all stages busy: the slowest stage, eight times over.
+  const StepPrice full = at("PP8", 8);
+  EXPECT_NEAR(full.seconds, 8 * full.slowest_stage_seconds, 1e-12);
+  EXPECT_GE(full.seconds, full.through_seconds);
+  EXPECT_NEAR(full.seconds, alone.seconds, 0.01 * alone.seconds);
+}
+
+TEST(Pipeline, WaitsForTheStageWithMoreLayers) {
+  const auto profile = SyntheticProfile();
+  const ModelShape& kimi = Preset("Kimi-K2.5");  // 61 layers: 16, 16, 16, 13
+  const ExplainedPrice price =
+      Explain(*profile, kimi, "PP4",
+              {.workload = {.concurrency = 4, .phase = Phase::kDecode}});
+  EXPECT_NEAR(FindTerm(price, "experts")->count, 4 * 60. * 16 / 61, 1e-9);
+  EXPECT_NEAR(Sum(price.terms), price.price.seconds, 1e-12);
+}
+
+// ---- Properties
+
+// The time of one step; negative where it cannot be told.
+struct Step {
+  ModelShape model;
+  Plan plan;
+  Recipe recipe;
+  StepLoad load;
+  Launch launch;
+};
+
+Step RandomStep(std::mt19937& random, const Profile& profile) {
+  while (true) {
+    Step step{.model = RandomModel(random)};
+    const int t = 1 << RandomBetween(random, 0, 3);
+    const int d = step.model.is_moe() ? (1 << RandomBetween(random, 0, 3)) : 1;
+    const int p = static_cast<int>(RandomBetween(random, 1, 8));
+    if (t * d > 8) continue;
+    step.plan = {.replicas = static_cast<int>(RandomBetween(random, 1, 4)),
+                 .pipeline = p,
+                 .attention_dp = d,
+                 .attention_tp = t};
+    if (step.model.is_moe()) {
+      step.plan.expert_parallel = RandomBetween(random, 0, 1) == 0 ? 1 : t * d;
+      step.plan.moe_tp = t * d / step.plan.expert_parallel;
+    }
+    if (d > 1) step.plan.transport = ExpertTransport::kAllGatherReduceScatter;
+    const Engine& engine =
+        GetEngine(RandomBetween(random, 0, 1) == 0 ? EngineId::kReference
+                                                   : EngineId::kVllm);
+    if (engine.Refusal(step.model, step.plan, profile.fingerprint())) continue;
+    step.recipe =
+        engine.MakeRecipe(step.model, step.plan, profile.fingerprint());
+    const Workload workload{.concurrency = RandomBetween(random, 1, 2000),
+                            .phase = RandomBetween(random, 0, 1) == 0
+                                         ? Phase::kDecode
+                                         : Phase::kSteadyState,
+                            .input_tokens = RandomBetween(random, 1, 16'000),
+                            .output_tokens = RandomBetween(random, 1, 4'000)};
+    step.launch =
+        RandomBetween(random, 0, 1) == 0 ? Launch::kGraph : Launch::kEager;
+    switch (RandomBetween(random, 0, 2)) {
+      case 0:
+        step.load = DecodeLoad(workload, step.plan);
+        break;
+      case 1:
+        step.load = AdmissionLoad(workload, step.plan, 2048);
+        break;
+      case 2:
+        step.load = PromptLoad(workload, step.plan, 4096);
+        break;
+    }
+    return step;
+  }
+}
+
+TEST(AnyStep, IsTheSumOfItsTerms) {
+  const auto profile = SyntheticProfile();
+  std::mt19937 random(23);
+  int answered = 0;
+  for (int i = 0; i < 500; ++i) {
+    const Step step = RandomStep(random, *profile);
+    Pricer pricer(*profile, CostScope::kStep, 0);
+    const auto bound = pricer.Bind(step.recipe);
+    const ExplainedPrice price = pricer.Explain(*bound, step.load, step.launch);
+    if (!price.price.answerable) {
+      EXPECT_THAT(price.missing, Not(IsEmpty())) << ModeName(step.plan);
+      for (const std::string& missing : price.missing) {
+        EXPECT_TRUE(ParseMeasurementKey(missing).ok()) << missing;
+      }
+      continue;
+    }
+    ++answered;
+    const StepPrice& total = price.price;
+    EXPECT_THAT(price.missing, IsEmpty());
+    EXPECT_NEAR(Sum(price.terms) / total.seconds, 1, 1e-9)
+        << ModeName(step.plan);
+    EXPECT_GT(total.seconds, 0);
+    EXPECT_TRUE(std::isfinite(total.seconds));
+    EXPECT_TRUE(std::isfinite(total.sigma_seconds));
+    EXPECT_GE(total.sigma_seconds, 0);
+    EXPECT_LT(total.sigma_seconds, total.seconds);
+    EXPECT_LE(total.slowest_stage_seconds, total.through_seconds * 1.0000001);
+    for (const Term& term : price.terms) {
+      EXPECT_GT(term.seconds, 0) << term.name;
+      EXPECT_GT(term.count, 0) << term.name;
+      EXPECT_FALSE(term.source.empty()) << term.name;
+      EXPECT_TRUE(std::isfinite(term.relative_sigma)) << term.name;
+      EXPECT_LE(Worse(term.standing, total.standing), total.standing)
+          << term.name;
+    }
+    EXPECT_EQ(pricer.Price(*bound, step.load, step.launch).seconds,
+              total.seconds);
+  }
+  EXPECT_GT(answered, 250);
+}
+
+TEST(AnyStep, IsNeverSlowerOnAFasterNode) {
+  const SyntheticNode slow;
+  SyntheticNode faster_fabric = slow, faster_memory = slow;
+  faster_fabric.fabric_bytes_per_second *= 3;
+  faster_fabric.fabric_latency_seconds /= 2;
+  faster_memory.memory_bytes_per_second *= 1.5;
+  const auto base = SyntheticProfile(slow);
+  const auto fabric = SyntheticProfile(faster_fabric);
+  const auto memory = SyntheticProfile(faster_memory);
+  std::mt19937 random(29);
+  int compared = 0;
+  for (int i = 0; i < 300; ++i) {
+    const Step step = RandomStep(random, *base);
+    const auto seconds = [&](const Profile& profile) {
+      Pricer pricer(profile, CostScope::kStep, 0);
+      const auto bound = pricer.Bind(step.recipe);
+      const StepPrice price = pricer.Price(*bound, step.load, step.launch);
+      return price.answerable ? price.seconds : -1;
+    };
+    const double before = seconds(*base);
+    if (before < 0) continue;
+    ++compared;
+    EXPECT_LE(seconds(*fabric), before * (1 + 1e-9)) << ModeName(step.plan);
+    EXPECT_LE(seconds(*memory), before * (1 + 1e-9)) << ModeName(step.plan);
+  }
+  EXPECT_GT(compared, 150);
+}
+
+// One pricer for many plans and loads remembers prices; none may leak from one
+// question into another.
+TEST(Pricer, AnswersEachStepAsAPricerOfItsOwnWould) {
+  const auto profile = SyntheticProfile();
+  std::mt19937 random(31);
+  const ModelShape& model = Preset("Kimi-K2.5");
+  const Workload base{.input_tokens = 700, .output_tokens = 300};
+  Pricer shared(*profile, CostScope::kStep, 0);
+  std::vector<Recipe> recipes;
+  for (const char* mode : {"TP8", "TP8+EP8", "DP8+EP8", "DP2xTP4+EP8",
+                           "PP2xTP4", "PP8", "TP2", "TP1"}) {
+    recipes.push_back(
+        GetEngine(EngineId::kReference)
+            .MakeRecipe(model, PlanOf(mode, true), profile->fingerprint()));
+  }
+  std::vector<std::shared_ptr<const Pricer::Bound>> bounds;
+  for (const Recipe& recipe : recipes) bounds.push_back(shared.Bind(recipe));
+  for (int i = 0; i < 400; ++i) {
+    const size_t which = random() % recipes.size();
+    const Plan& plan = recipes[which].plan;
+    Workload workload = base;
+    workload.concurrency = RandomBetween(random, 1, 512);
+    const bool admission = RandomBetween(random, 0, 2) == 0;
+    const StepLoad load = admission ? AdmissionLoad(workload, plan, 700)
+                                    : DecodeLoad(workload, plan);
+    const Launch launch = admission ? Launch::kEager : Launch::kGraph;
+    Pricer alone(*profile, CostScope::kStep, 0);
+    const auto bound = alone.Bind(recipes[which]);
+    const StepPrice expected = alone.Price(*bound, load, launch);
+    const StepPrice price = shared.Price(*bounds[which], load, launch);
+    ASSERT_EQ(price.answerable, expected.answerable) << ModeName(plan);
+    ASSERT_EQ(price.seconds, expected.seconds) << ModeName(plan);
+  }
+}
+
+TEST(Pricer, AnswersTheLargestQuestionOrNamesWhatItLacks) {
+  const auto profile = SyntheticProfile();
+  for (const ModelShape& model : Presets()) {
+    for (const char* mode : {"TP1", "PP4", "4xPP2"}) {
+      const Workload workload{.concurrency = kMaxConcurrency,
+                              .input_tokens = kMaxTokens,
+                              .output_tokens = 1};
+      const ExplainedPrice price =
+          Explain(*profile, model, mode, {.workload = workload});
+      if (price.price.answerable) {
+        EXPECT_TRUE(std::isfinite(price.price.seconds)) << model.name;
+      } else {
+        EXPECT_THAT(price.missing, Not(IsEmpty())) << model.name;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fabricwise
