@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Closed-loop load over loopback: so many calls are kept in flight by one
+// client thread, the server is a process of its own. An RPC that does nothing
+// is asked beside the real ones, in turns, so that the ratio says what the
+// answer costs on this machine, whatever else it does.
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "fabricwise/v1/advisor.grpc.pb.h"
+#include "server/profile/profile_file.h"
+#include "server/rpc/handler.h"
+#include "server/rpc/service.h"
+#include "tests/support/fake_backend.h"
+#include "tests/support/sample_profile.h"
+
+namespace fabricwise {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr char kMethod[] =
+    "/fabricwise.v1.ParallelismAdvisor/RecommendParallelism";
+constexpr char kAnyPort[] = "127.0.0.1:0";
+
+struct Settings {
+  int in_flight = 16;
+  int rounds = 5;
+  double seconds = 2;  // of each kind in each round
+  int gpus = 8;
+  std::string profile;  // a file; empty: the made-up node
+  std::string preset = "Qwen3-30B-A3B";
+  bool brief = false;
+};
+
+[[noreturn]] void Die(const std::string& why) {
+  std::fprintf(stderr, "load: %s\n", why.c_str());
+  std::exit(1);
+}
+
+// --- The server's process.
+
+// The same method, raw as well, that answers nothing.
+class EmptyService
+    : public v1::ParallelismAdvisor::WithRawCallbackMethod_RecommendParallelism<
+          v1::ParallelismAdvisor::Service> {
+ public:
+  grpc::ServerUnaryReactor* RecommendParallelism(
+      grpc::CallbackServerContext* context, const grpc::ByteBuffer*,
+      grpc::ByteBuffer* response) override {
+    const grpc::Slice nothing;
+    *response = grpc::ByteBuffer(&nothing, 1);
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(grpc::Status::OK);
+    return reactor;
+  }
+};
+
+std::shared_ptr<const Profile> LoadProfile(const Settings& settings) {
+  if (settings.profile.empty()) return SampleProfile("node", settings.gpus);
+  std::ifstream file(settings.profile);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (!file) Die("cannot read " + settings.profile);
+  auto data = ReadProfile(settings.profile, text.str());
+  if (!data.ok()) Die(data.status().ToString());
+  auto profile = Profile::Build(*std::move(data));
+  if (!profile.ok()) Die(profile.status().ToString());
+  return *std::move(profile);
+}
+
+struct Ports {
+  int advisor = 0;
+  int empty = 0;
+};
+
+// Writes its Ports to `out` and serves until `in` is closed.
+void Serve(const Settings& settings, int in, int out) {
+  SnapshotHolder snapshots;
+  snapshots.Set(LoadProfile(settings));
+  FakeBackend backend;
+  Handler handler(&snapshots, &backend, Clock::Real(), {});
+  RpcServerOptions options;
+  options.addresses = {kAnyPort};
+  auto server = RpcServer::Start(options, &handler, &snapshots, nullptr);
+  if (!server.ok()) Die(server.status().ToString());
+  Ports ports;
+  ports.advisor = (*server)->ports()[0];
+
+  EmptyService service;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(kAnyPort, grpc::InsecureServerCredentials(),
+                           &ports.empty);
+  builder.RegisterService(&service);
+  const auto empty_server = builder.BuildAndStart();
+  if (empty_server == nullptr) Die("no server for empty RPCs");
+
+  if (write(out, &ports, sizeof(ports)) != sizeof(ports)) Die("pipe");
+  char end;
+  while (read(in, &end, 1) > 0) {
+  }
+  (*server)->Shutdown(absl::Seconds(1));
+  empty_server->Shutdown(std::chrono::system_clock::now() +
+                         std::chrono::seconds(1));
+}
+
+// --- The client's process.
+
+// CPU time that a process has used, which tells more than rates do where the
+// machine has other work.
+double CpuMicros(pid_t process) {
+  clockid_t clock = 0;
+  timespec used{};
+  if (clock_getcpuclockid(process, &clock) != 0 ||
+      clock_gettime(clock, &used) != 0) {
+    Die("no CPU clock");
+  }
+  return static_cast<double>(used.tv_sec) * 1e6 +
+         static_cast<double>(used.tv_nsec) / 1e3;
+}
+
+struct Result {
+  double rate = 0;                              // calls per second
+  double server_cpu_us = 0, client_cpu_us = 0;  // per call
+  double p50_us = 0, p99_us = 0;
+  size_t answer_bytes = 0;  // of the last
+};
+
+class Client {
+ public:
+  Client(int port, pid_t server, int in_flight)
+      : server_(server),
+        stub_(grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
+                                  grpc::InsecureChannelCredentials())),
+        calls_(static_cast<size_t>(in_flight)) {}
+
+  // Keeps calls of what `next` gives in flight for `seconds`.
+  Result Run(const std::function<std::string()>& next, double seconds) {
+    std::vector<double> micros;
+    const double server_before = CpuMicros(server_);
+    const double client_before = CpuMicros(getpid());
+    const SteadyClock::time_point start = SteadyClock::now();
+    const SteadyClock::time_point end =
+        start + std::chrono::duration_cast<SteadyClock::duration>(
+                    std::chrono::duration<double>(seconds));
+    for (Call& call : calls_) Send(call, next());
+    Result result;
+    size_t open = calls_.size();
+    while (open > 0) {
+      void* tag = nullptr;
+      bool ok = false;
+      queue_.Next(&tag, &ok);
+      Call& call = *static_cast<Call*>(tag);
+      if (!ok || !call.status.ok()) Die(call.status.error_message());
+      const SteadyClock::time_point now = SteadyClock::now();
+      micros.push_back(
+          std::chrono::duration<double, std::micro>(now - call.start).count());
+      result.answer_bytes = call.response.Length();
+      if (now < end) {
+        Send(call, next());
+      } else {
+        --open;
+      }
+    }
+    const double took =
+        std::chrono::duration<double>(SteadyClock::now() - start).count();
+    std::sort(micros.begin(), micros.end());
+    const auto calls = static_cast<double>(micros.size());
+    result.rate = calls / took;
+    result.server_cpu_us = (CpuMicros(server_) - server_before) / calls;
+    result.client_cpu_us = (CpuMicros(getpid()) - client_before) / calls;
+    result.p50_us = micros[micros.size() / 2];
+    result.p99_us = micros[micros.size() * 99 / 100];
+    return result;
+  }
+
+ private:
+  struct Call {
+    std::unique_ptr<grpc::ClientContext> context;
+    std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader;
+    grpc::ByteBuffer response;
+    grpc::Status status;
+    SteadyClock::time_point start;
+  };
+
+  void Send(Call& call, const std::string& request) {
+    const grpc::Slice slice(request);
+    const grpc::ByteBuffer bytes(&slice, 1);
+    call.start = SteadyClock::now();
+    call.context = std::make_unique<grpc::ClientContext>();
+    call.response.Clear();
+    call.reader =
+        stub_.PrepareUnaryCall(call.context.get(), kMethod, bytes, &queue_);
+    call.reader->StartCall();
+    call.reader->Finish(&call.response, &call.status, &call);
+  }
+
+  const pid_t server_;
+  grpc::GenericStub stub_;
+  grpc::CompletionQueue queue_;
+  std::vector<Call> calls_;
+};
+
+class Questions {
+ public:
+  explicit Questions(const Settings& settings) {
+    request_.mutable_model()->set_preset(settings.preset);
+    request_.mutable_workload()->set_concurrency(64);
+    request_.mutable_limits()->set_ignore_memory(true);
+    if (settings.brief) request_.set_view(v1::ADVICE_VIEW_BASIC);
+    same_ = request_.SerializeAsString();
+  }
+
+  const std::string& Same() const { return same_; }
+
+  // Never asked before.
+  std::string Another() {
+    ++asked_;
+    v1::Workload& workload = *request_.mutable_workload();
+    workload.set_concurrency(1 + asked_ % 512);
+    workload.set_output_tokens(1024 + asked_);
+    return request_.SerializeAsString();
+  }
+
+ private:
+  v1::RecommendParallelismRequest request_;
+  std::string same_;
+  int64_t asked_ = 0;
+};
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+void Measure(const Settings& settings, pid_t server, const Ports& ports) {
+  Client advisor(ports.advisor, server, settings.in_flight);
+  Client empty(ports.empty, server, settings.in_flight);
+  Questions questions(settings);
+  struct Kind {
+    const char* name;
+    std::function<Result(double)> run;
+    std::vector<double> rate = {}, ratio = {}, p50_us = {}, p99_us = {},
+                        server_cpu_us = {}, client_cpu_us = {};
+    size_t answer_bytes = 0;
+  };
+  std::array kinds = {
+      Kind{"empty",
+           [&](double s) {
+             return empty.Run([&] { return questions.Same(); }, s);
+           }},
+      Kind{"repeated",
+           [&](double s) {
+             return advisor.Run([&] { return questions.Same(); }, s);
+           }},
+      Kind{"uncached",
+           [&](double s) {
+             return advisor.Run([&] { return questions.Another(); }, s);
+           }},
+  };
+  constexpr double kWarmUpSeconds = 0.3;
+  for (Kind& kind : kinds) kind.run(kWarmUpSeconds);
+  for (int round = 0; round < settings.rounds; ++round) {
+    for (Kind& kind : kinds) {
+      const Result result = kind.run(settings.seconds);
+      kind.rate.push_back(result.rate);
+      kind.ratio.push_back(result.rate / kinds[0].rate.back());
+      kind.p50_us.push_back(result.p50_us);
+      kind.p99_us.push_back(result.p99_us);
+      kind.server_cpu_us.push_back(result.server_cpu_us);
+      kind.client_cpu_us.push_back(result.client_cpu_us);
+      kind.answer_bytes = result.answer_bytes;
+    }
+  }
+  std::printf(
+      "%d calls in flight, %d rounds of %g s each, medians over rounds; %s\n",
+      settings.in_flight, settings.rounds, settings.seconds,
+      settings.preset.c_str());
+  std::printf("%-10s %9s %9s %8s %8s %14s %14s %13s\n", "", "calls/s",
+              "of empty", "p50 us", "p99 us", "server CPU us", "client CPU us",
+              "answer bytes");
+  for (const Kind& kind : kinds) {
+    std::printf("%-10s %9.0f %9.2f %8.0f %8.0f %14.1f %14.1f %13zu\n",
+                kind.name, Median(kind.rate), Median(kind.ratio),
+                Median(kind.p50_us), Median(kind.p99_us),
+                Median(kind.server_cpu_us), Median(kind.client_cpu_us),
+                kind.answer_bytes);
+  }
+}
+
+int Main(int argc, char** argv) {
+  Settings settings;
+  CLI::App app("Load over loopback, beside an RPC that does nothing");
+  app.add_option("--in-flight", settings.in_flight)
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--rounds", settings.rounds)
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--seconds", settings.seconds)
+      ->check(CLI::Range(0.1, 600.0))
+      ->capture_default_str();
+  app.add_option("--gpus", settings.gpus, "GPUs of the made-up node")
+      ->check(CLI::IsMember({1, 2, 4, 8, 16}))
+      ->capture_default_str();
+  app.add_option("--profile", settings.profile, "A profile file instead");
+  app.add_option("--model", settings.preset)->capture_default_str();
+  app.add_flag("--brief", settings.brief, "Ask for ADVICE_VIEW_BASIC");
+  CLI11_PARSE(app, argc, argv);
+
+  // Before either side has started a thread.
+  int to_server[2], from_server[2];
+  if (pipe(to_server) != 0 || pipe(from_server) != 0) Die("pipe");
+  const pid_t server = fork();
+  if (server < 0) Die("fork");
+  if (server == 0) {
+    close(to_server[1]);
+    close(from_server[0]);
+    Serve(settings, to_server[0], from_server[1]);
+    return 0;
+  }
+  close(to_server[0]);
+  close(from_server[1]);
+  Ports ports;
+  if (read(from_server[0], &ports, sizeof(ports)) != sizeof(ports)) {
+    Die("the server did not start");
+  }
+  Measure(settings, server, ports);
+  close(to_server[1]);
+  int status = 0;
+  waitpid(server, &status, 0);
+  return status == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace fabricwise
+
+int main(int argc, char** argv) { return fabricwise::Main(argc, argv); }
