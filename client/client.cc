@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "client/command/command.h"
 #include "client/local_service.h"
@@ -33,6 +36,26 @@ void AddStyle(CLI::App& app, Session& session) {
          },
          "Colour and Unicode plots: auto (on a terminal), always, never")
       ->type_name("WHEN");
+}
+
+// What is wrong with the word that is to be a command; empty where all is well.
+// CLI11 would only say that a command is missing.
+std::string UnknownCommand(const CLI::App& app,
+                           const std::vector<std::string>& arguments) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    names.push_back(command->get_name());
+  }
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == "--color") {
+      ++i;  // its value
+    } else if (!absl::StartsWith(arguments[i], "-")) {
+      if (absl::c_linear_search(names, arguments[i])) return "";
+      return absl::StrCat("\"", arguments[i], "\" is no command; allowed: ",
+                          absl::StrJoin(names, ", "));
+    }
+  }
+  return "";
 }
 
 // An error as one line that is safe on any terminal.
@@ -88,6 +111,10 @@ int RunClient(std::vector<std::string> arguments,
       "Exit codes: 0 answered, 1 refused, 2 unreachable, 3 not answerable.\n"
       "`fabricwise COMMAND --help` tells a command's flags.");
 
+  if (std::string odd = UnknownCommand(app, arguments); !odd.empty()) {
+    *environment.err << ErrorLine(odd);
+    return kRefused;
+  }
   // CLI11 takes arguments last first.
   std::reverse(arguments.begin(), arguments.end());
   try {

@@ -11,6 +11,7 @@
 #include "server/base/status_macros.h"
 #include "server/profile/model_file.h"
 #include "server/profile/preset.h"
+#include "server/rpc/convert.h"
 
 namespace fabricwise {
 namespace {
@@ -22,8 +23,17 @@ struct Flags {
 
 void AddList(CLI::App& app, Session& session) {
   CLI::App* command = app.add_subcommand("list", "Every model by name");
-  command->callback([&session] {
-    session.action = [&session] {
+  auto format = std::make_shared<Format>(Format::kTable);
+  AddFormat(*command, format.get(), {Format::kTable, Format::kJson});
+  command->callback([format, &session] {
+    session.action = [format, &session] {
+      if (*format == Format::kJson) {
+        v1::ListModelsResponse models;
+        for (const ModelShape& shape : Presets()) {
+          ToProto(shape, models.add_models());
+        }
+        return WriteJson(models, session.out());
+      }
       session.out() << RenderModels(session.render_options().style, Presets());
       return absl::OkStatus();
     };

@@ -133,6 +133,10 @@ double LogAt(const std::vector<PlotPoint>& points, double x) {
 
 bool Plottable(const std::vector<PlotPoint>& points) {
   return !points.empty() &&
+         std::is_sorted(points.begin(), points.end(),
+                        [](const PlotPoint& a, const PlotPoint& b) {
+                          return a.x < b.x;
+                        }) &&
          std::all_of(points.begin(), points.end(), [](const PlotPoint& p) {
            return p.x > 0 && p.y > 0 && std::isfinite(p.x) &&
                   std::isfinite(p.y);

@@ -30,7 +30,8 @@ struct LogLogPlot {
 
 // The points joined by lines over logarithmic axes, as wide as the style says
 // (at most 100 columns), axes labelled at round values (powers of two on x,
-// 1-2-5 on y). Empty for no points or a point that is not positive.
+// 1-2-5 on y). Empty for no points, a point that is not positive, or points
+// that do not ascend.
 std::string RenderLogLogPlot(const Style& style, const LogLogPlot& plot);
 
 // Logarithms of `points`' y as one line of block characters of `columns`

@@ -314,6 +314,8 @@ TEST_F(CommandTest, BadFlagsAreRefusedByNameValueAndWhatIsAllowed) {
   ExpectRefused({"watch", "--model", "m", "--concurrency", "1,2"},
                 "--concurrency has 2 values; allowed: 1");
   ExpectRefused({}, "A subcommand is required");
+  ExpectRefused({"--color", "never", "advise"},
+                "\"advise\" is no command; allowed: recommend, sweep, ");
   ExpectRefused({"--color", "blue", "status"},
                 "--color: \"blue\"; allowed: auto, always, never");
 }
@@ -413,6 +415,11 @@ TEST_F(CommandTest, CurvesListsAllAndDrawsOne) {
 
 TEST_F(CommandTest, ModelsShowIsOurOwnForm) {
   EXPECT_THAT(Run({"models", "list"}).out, HasSubstr("Kimi-K2.5"));
+  v1::ListModelsResponse listed;
+  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(
+                  Run({"models", "list", "--format", "json"}).out, &listed)
+                  .ok());
+  EXPECT_GE(listed.models_size(), 34);
   Result shown = Run({"models", "show", "kimi-k2.5"});
   EXPECT_EQ(shown.code, kAnswered);
   EXPECT_THAT(shown.out, HasSubstr("\"num_experts\": 384"));

@@ -170,6 +170,8 @@ TEST(RenderLogLogPlot, RefusesWhatHasNoLogarithm) {
   EXPECT_EQ(RenderLogLogPlot(kUnicode, plot), "");
   plot.points = {{1, 0}};
   EXPECT_EQ(RenderLogLogPlot(kUnicode, plot), "");
+  plot.points = {{4096, 1e-5}, {1024, 1e-5}};
+  EXPECT_EQ(RenderLogLogPlot(kUnicode, plot), "");
   plot.points = {{4096, 1e-5}};
   EXPECT_NE(RenderLogLogPlot(kUnicode, plot).find("●"), std::string::npos);
 }
