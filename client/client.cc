@@ -107,6 +107,7 @@ int RunClient(std::vector<std::string> arguments,
   AddStatusCommand(app, session);
   AddWatchCommand(app, session);
   AddMeasureCommand(app, session);
+  AddDoctorCommand(app, session);
   app.footer(
       "Exit codes: 0 answered, 1 refused, 2 unreachable, 3 not answerable.\n"
       "`fabricwise COMMAND --help` tells a command's flags.");

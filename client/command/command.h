@@ -42,6 +42,7 @@ void AddProfileCommand(CLI::App& app, Session& session);
 void AddStatusCommand(CLI::App& app, Session& session);
 void AddWatchCommand(CLI::App& app, Session& session);
 void AddMeasureCommand(CLI::App& app, Session& session);
+void AddDoctorCommand(CLI::App& app, Session& session);
 
 // Options that take one value of `T` (int64_t or double). What cannot be read
 // as one is refused by name; ranges are for whoever answers.

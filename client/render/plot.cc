@@ -99,14 +99,14 @@ class Canvas {
     // and the bottom pair last.
     constexpr uint8_t kBit[4][2] = {
         {0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
-    size_t cell = static_cast<size_t>(y / 4 * columns_ + x / 2);
+    size_t cell = Index(x / 2, y / 4);
     if (cell < cells_.size()) {
       cells_[cell] = static_cast<uint8_t>(cells_[cell] | kBit[y % 4][x % 2]);
     }
   }
 
   std::string Cell(const Style& style, int column, int row) const {
-    uint8_t bits = cells_[static_cast<size_t>(row * columns_ + column)];
+    uint8_t bits = cells_[Index(column, row)];
     if (bits == 0) return " ";
     if (!style.unicode) return ".";
     // U+2800 plus the bits, in UTF-8.
@@ -115,6 +115,11 @@ class Canvas {
   }
 
  private:
+  size_t Index(int column, int row) const {
+    return static_cast<size_t>(row) * static_cast<size_t>(columns_) +
+           static_cast<size_t>(column);
+  }
+
   int columns_;
   std::vector<uint8_t> cells_;
 };

@@ -364,6 +364,17 @@ TEST_F(CommandTest, StatusThatCannotAdviseIsExitCode3) {
             "fabricwise: the daemon cannot advise: no profile is loaded\n");
 }
 
+TEST_F(CommandTest, DoctorLooksAtDaemonAndProfile) {
+  script_.status.set_serving(true);
+  Result result = Run({"doctor"});
+  EXPECT_EQ(result.code, kNotAnswerable);
+  EXPECT_THAT(result.out, HasSubstr("daemon"));
+  EXPECT_THAT(result.out, HasSubstr("bad  experts"));
+  EXPECT_EQ(result.err, "fabricwise: some questions cannot be answered\n");
+  EXPECT_THAT(Run({"doctor", "--profile", "p"}).out,
+              ::testing::Not(HasSubstr("daemon")));
+}
+
 TEST_F(CommandTest, WatchPrintsEachAnswerUntilItsCount) {
   Result result = Run({"watch", "--model", "m", "--concurrency", "8", "--count",
                        "2", "--format", "json"});

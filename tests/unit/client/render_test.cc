@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "client/render/curves.h"
+#include "client/render/doctor.h"
 #include "client/render/profile.h"
 #include "client/render/recommend.h"
 #include "client/render/text.h"
@@ -250,6 +251,65 @@ TEST(CurvesCsv, ReadsBackExactly) {
 TEST(RenderProfile, TellsNodeGroundsAndTables) {
   ExpectGolden("profile_pipe.txt",
                RenderProfile(PipeStyle(), SampleProfile(), SampleNow()));
+}
+
+std::string WordsOf(const std::vector<Check>& checks, const std::string& name,
+                    Finding finding) {
+  for (const Check& check : checks) {
+    if (check.name == name && check.finding == finding) return check.words;
+  }
+  return "no such check";
+}
+
+TEST(CheckProfile, NamesWhatIsMissingAndWhatFollowsFromIt) {
+  v1::NodeProfile profile = SampleProfile();
+  std::vector<Check> checks = CheckProfile(profile, SampleNow());
+  EXPECT_EQ(WordsOf(checks, "age", Finding::kGood),
+            "h200x2-p2p, measured 3 h ago");
+  EXPECT_EQ(WordsOf(checks, "node", Finding::kGood), "2x NVIDIA H200");
+  EXPECT_EQ(WordsOf(checks, "collectives", Finding::kBad),
+            "not measured in CUDA graphs: all_gather/n2, reduce_scatter/n2, "
+            "all_to_all/n2, send_recv/n2; plans that need them are not "
+            "answerable");
+  EXPECT_EQ(WordsOf(checks, "gemm", Finding::kGood), "gemm bf16 (1,234)");
+  EXPECT_EQ(WordsOf(checks, "experts", Finding::kBad),
+            "not measured: no model with experts can be answered");
+  EXPECT_EQ(WordsOf(checks, "cliffs", Finding::kWorthKnowing),
+            "on all_to_all/n8/nccl/graph; `fabricwise curves KEY` draws one");
+  ExpectGolden("doctor_pipe.txt", RenderChecks(PipeStyle(), checks));
+  ExpectGolden("doctor_terminal.txt", RenderChecks(TerminalStyle(80), checks));
+}
+
+TEST(CheckProfile, SaysWhenItIsOldOrItsNodeIsNotKnown) {
+  v1::NodeProfile profile = SampleProfile();
+  profile.mutable_fingerprint()->mutable_gpus(0)->set_memory_bytes(0);
+  EXPECT_EQ(WordsOf(CheckProfile(profile, SampleNow() + absl::Hours(72)), "age",
+                    Finding::kWorthKnowing),
+            "h200x2-p2p, measured 3 days ago: measure again");
+  EXPECT_EQ(WordsOf(CheckProfile(profile, SampleNow()), "node",
+                    Finding::kWorthKnowing),
+            "2x NVIDIA H200, memory not known: no plan is ruled out for want "
+            "of it");
+  profile.clear_as_of_time();
+  EXPECT_EQ(WordsOf(CheckProfile(profile, SampleNow()), "age",
+                    Finding::kWorthKnowing),
+            "h200x2-p2p, measured at a time not known: whether it still holds "
+            "cannot be told");
+}
+
+TEST(CheckDaemon, SaysWhyThereIsNoAdviceAndThatNothingIsMeasured) {
+  v1::GetStatusResponse status;
+  status.set_version("0.1.0");
+  status.set_reason("no profile is loaded");
+  std::vector<Check> checks = CheckDaemon(status, SampleNow());
+  EXPECT_EQ(WordsOf(checks, "advice", Finding::kBad),
+            "cannot be given: no profile is loaded");
+  EXPECT_NE(WordsOf(checks, "worker", Finding::kWorthKnowing), "no such check");
+  status.set_serving(true);
+  status.set_worker_installed(true);
+  status.set_scheduler_state("idle");
+  EXPECT_EQ(WordsOf(CheckDaemon(status, SampleNow()), "worker", Finding::kGood),
+            "installed, idle");
 }
 
 TEST(RenderStatus, TellsWhyAdviceCannotBeGiven) {
