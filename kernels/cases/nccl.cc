@@ -177,6 +177,11 @@ class NcclCase final : public Case {
         return ncclReduceScatter(in, out, block, ncclBfloat16, ncclSum, comm,
                                  stream);
       case CollectiveOp::kAllToAll: {
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+        if (key_.skew_alpha == 0) {
+          return ncclAlltoAll(in, out, block, ncclBfloat16, comm, stream);
+        }
+#endif
         const int64_t received = share_[static_cast<size_t>(rank)];
         for (int peer = 0; peer < ranks; ++peer) {
           const auto to = static_cast<size_t>(peer);
