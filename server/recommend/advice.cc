@@ -606,7 +606,8 @@ absl::StatusOr<Advice> Recommend(const ModelShape& model,
 absl::StatusOr<SweepAdvice> Sweep(const ModelShape& model,
                                   const Question& question,
                                   absl::Span<const int64_t> concurrencies,
-                                  const Profile& profile) {
+                                  const Profile& profile,
+                                  absl::FunctionRef<absl::Status()> proceed) {
   if (concurrencies.empty()) {
     return absl::InvalidArgumentError("concurrencies is empty");
   }
@@ -624,6 +625,7 @@ absl::StatusOr<SweepAdvice> Sweep(const ModelShape& model,
   absl::Status unanswered;
   bool any = false;
   for (int64_t concurrency : ascending) {
+    RETURN_IF_ERROR(proceed());
     std::vector<RuledOut> ruled_out = advisor.refused();
     std::vector<NotAnswerable> not_answerable;
     const std::vector<Outcome> ranked =
@@ -640,8 +642,17 @@ absl::StatusOr<SweepAdvice> Sweep(const ModelShape& model,
     }
   }
   if (!any) return unanswered;
+  RETURN_IF_ERROR(proceed());
   sweep.flip_points = advisor.FlipPoints(ascending.front(), ascending.back());
   return sweep;
+}
+
+absl::StatusOr<SweepAdvice> Sweep(const ModelShape& model,
+                                  const Question& question,
+                                  absl::Span<const int64_t> concurrencies,
+                                  const Profile& profile) {
+  return Sweep(model, question, concurrencies, profile,
+               [] { return absl::OkStatus(); });
 }
 
 }  // namespace fabricwise

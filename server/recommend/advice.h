@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "server/domain/model_shape.h"
@@ -85,7 +87,16 @@ absl::StatusOr<Advice> Recommend(const ModelShape& model,
                                  const Profile& profile);
 
 // question.workload.concurrency is ignored. Fails as Recommend does only where
-// no concurrency can be answered.
+// no concurrency can be answered. `proceed` is asked before each concurrency
+// and before the search for flip points: a status of it that is not OK ends the
+// sweep and is returned.
+absl::StatusOr<SweepAdvice> Sweep(const ModelShape& model,
+                                  const Question& question,
+                                  absl::Span<const int64_t> concurrencies,
+                                  const Profile& profile,
+                                  absl::FunctionRef<absl::Status()> proceed);
+
+// The same, to its end.
 absl::StatusOr<SweepAdvice> Sweep(const ModelShape& model,
                                   const Question& question,
                                   absl::Span<const int64_t> concurrencies,

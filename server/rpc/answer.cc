@@ -112,6 +112,7 @@ absl::Status Answer(const v1::RecommendParallelismRequest& request,
 
 absl::Status Answer(const v1::SweepConcurrencyRequest& request,
                     const Profile& profile,
+                    absl::FunctionRef<absl::Status()> proceed,
                     v1::SweepConcurrencyResponse* response) {
   if (!request.has_question()) {
     return NotAllowed("question", "absent",
@@ -126,7 +127,7 @@ absl::Status Answer(const v1::SweepConcurrencyRequest& request,
   question.workload.concurrency = concurrencies.front();
   RETURN_IF_ERROR(Validate(question));
   ASSIGN_OR_RETURN(const SweepAdvice advice,
-                   Sweep(model, question, concurrencies, profile));
+                   Sweep(model, question, concurrencies, profile, proceed));
 
   response->Clear();
   Standing basis = Standing::kMeasured;
@@ -145,6 +146,13 @@ absl::Status Answer(const v1::SweepConcurrencyRequest& request,
   GroundsToProto(profile, basis, response->mutable_grounds());
   if (view == v1::ADVICE_VIEW_FULL) ToProto(model, response->mutable_model());
   return absl::OkStatus();
+}
+
+absl::Status Answer(const v1::SweepConcurrencyRequest& request,
+                    const Profile& profile,
+                    v1::SweepConcurrencyResponse* response) {
+  return Answer(
+      request, profile, [] { return absl::OkStatus(); }, response);
 }
 
 void ListModels(v1::ListModelsResponse* response) {

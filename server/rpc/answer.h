@@ -4,6 +4,7 @@
 // answers over the network and the client answers from a profile file.
 #pragma once
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "fabricwise/v1/advisor.pb.h"
@@ -22,6 +23,13 @@ absl::StatusOr<ModelShape> ResolveModel(const v1::Model& model);
 absl::Status Answer(const v1::RecommendParallelismRequest& request,
                     const Profile& profile,
                     v1::RecommendParallelismResponse* response);
+
+// `proceed` is asked every now and then: a status of it that is not OK ends the
+// work and is returned.
+absl::Status Answer(const v1::SweepConcurrencyRequest& request,
+                    const Profile& profile,
+                    absl::FunctionRef<absl::Status()> proceed,
+                    v1::SweepConcurrencyResponse* response);
 absl::Status Answer(const v1::SweepConcurrencyRequest& request,
                     const Profile& profile,
                     v1::SweepConcurrencyResponse* response);

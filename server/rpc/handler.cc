@@ -2,6 +2,7 @@
 #include "server/rpc/handler.h"
 
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -90,8 +91,7 @@ Handler::Handler(SnapshotHolder* snapshots, Backend* backend,
 
 absl::Status Handler::CheckDeadline(absl::Time deadline) const {
   if (clock_->Now() < deadline) return absl::OkStatus();
-  return absl::DeadlineExceededError(
-      "the deadline passed before the work could begin");
+  return absl::DeadlineExceededError("the deadline passed before the answer");
 }
 
 AnswerBytes Handler::FindRecommendation(absl::string_view request) {
@@ -119,7 +119,13 @@ absl::StatusOr<AnswerBytes> Handler::AnswerFrom(absl::string_view request,
         ": its encoding is broken, or a text in it is not UTF-8"));
   }
   auto* response = google::protobuf::Arena::CreateMessage<Response>(&arena);
-  RETURN_IF_ERROR(Answer(*message, *snapshot->profile, response));
+  if constexpr (std::is_same_v<Request, v1::SweepConcurrencyRequest>) {
+    RETURN_IF_ERROR(Answer(
+        *message, *snapshot->profile, [&] { return CheckDeadline(deadline); },
+        response));
+  } else {
+    RETURN_IF_ERROR(Answer(*message, *snapshot->profile, response));
+  }
   auto bytes =
       std::make_shared<const std::string>(response->SerializeAsString());
   cache->Insert(request, snapshot->number, bytes);

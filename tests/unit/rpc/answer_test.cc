@@ -164,6 +164,23 @@ TEST(AnswerTest, ASweepAgreesWithTheSingleQuestions) {
   }
 }
 
+TEST(AnswerTest, ASweepEndsWhereItMayNotProceed) {
+  const auto profile = SampleProfile("sample");
+  for (const int allowed : {0, 1, 9, 10}) {
+    int asked = 0;
+    v1::SweepConcurrencyResponse response;
+    const absl::Status status = Answer(
+        GoodSweep(), *profile,
+        [&] {
+          return asked++ < allowed ? absl::OkStatus()
+                                   : absl::DeadlineExceededError("late");
+        },
+        &response);
+    EXPECT_EQ(status, absl::DeadlineExceededError("late"));
+    EXPECT_EQ(asked, allowed + 1) << "10 concurrencies, then flip points";
+  }
+}
+
 TEST(AnswerTest, BadSweepsAreRefused) {
   struct Case {
     std::vector<int64_t> concurrencies;

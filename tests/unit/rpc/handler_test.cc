@@ -101,8 +101,7 @@ TEST_F(HandlerTest, WorkIsNotBegunAfterTheDeadline) {
   clock_.Advance(absl::Milliseconds(5));
   const auto late = handler_.RecommendParallelism(request, deadline);
   EXPECT_EQ(late.status().code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_EQ(late.status().message(),
-            "the deadline passed before the work could begin");
+  EXPECT_EQ(late.status().message(), "the deadline passed before the answer");
   EXPECT_EQ(handler_.SweepConcurrency("", deadline).status().code(),
             absl::StatusCode::kDeadlineExceeded);
 }
