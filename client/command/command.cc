@@ -64,7 +64,8 @@ CLI::Option* AddNumber(CLI::App& app, const std::string& name,
 }
 
 CLI::Option* AddChoice(CLI::App& app, const std::string& name, int* value,
-                       std::vector<Choice> choices, const std::string& help) {
+                       const std::vector<Choice>& choices,
+                       const std::string& help) {
   auto name_of = [](std::string* out, const Choice& choice) {
     absl::StrAppend(out, choice.name);
   };
@@ -114,7 +115,8 @@ void AddAddress(CLI::App& app, ServiceAddress* address, Reach reach) {
       ->type_name("N");
 }
 
-void AddFormat(CLI::App& app, Format* format, std::vector<Format> allowed) {
+void AddFormat(CLI::App& app, Format* format,
+               const std::vector<Format>& allowed) {
   auto name_of = [](std::string* out, Format each) {
     absl::StrAppend(out, Named(each));
   };

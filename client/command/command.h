@@ -56,7 +56,8 @@ struct Choice {
   int value;
 };
 CLI::Option* AddChoice(CLI::App& app, const std::string& name, int* value,
-                       std::vector<Choice> choices, const std::string& help);
+                       const std::vector<Choice>& choices,
+                       const std::string& help);
 
 // --target, --profile and --deadline-ms.
 enum class Reach {
@@ -66,7 +67,8 @@ enum class Reach {
 void AddAddress(CLI::App& app, ServiceAddress* address, Reach reach);
 
 enum class Format { kTable, kJson, kFlags, kCsv };
-void AddFormat(CLI::App& app, Format* format, std::vector<Format> allowed);
+void AddFormat(CLI::App& app, Format* format,
+               const std::vector<Format>& allowed);
 
 // Writes `message` as JSON to `out`.
 absl::Status WriteJson(const google::protobuf::Message& message,
