@@ -130,11 +130,23 @@ absl::StatusOr<ImportOptions> OptionsOf(const ImportFlags& flags) {
   return options;
 }
 
-absl::Status RunImport(const ImportFlags& flags, const Session& session) {
-  if (flags.out.empty() && flags.address.target.empty()) {
-    return absl::InvalidArgumentError(
-        "--out FILE or --target is required, to say where the profile goes");
-  }
+// Whether nothing is said of a profile to be made, so that a file which is one
+// already is meant as it is.
+bool SaysNothing(const ImportFlags& flags) {
+  const Fingerprint& node = flags.options.fingerprint;
+  return flags.options.name.empty() && flags.options.notes.empty() &&
+         node.fabric.empty() && node.nccl_environment.empty() &&
+         flags.gpu_name.empty() && !flags.gpus && !flags.gpu_memory_gb &&
+         flags.origin < 0;
+}
+
+bool LooksLikeProfile(const std::string& content) {
+  constexpr size_t kHeadBytes = 256;  // the format is named first
+  return absl::StrContains(absl::string_view(content).substr(0, kHeadBytes),
+                           kProfileFormat);
+}
+
+absl::StatusOr<ProfileData> MakeProfile(const ImportFlags& flags) {
   ASSIGN_OR_RETURN(ImportOptions options, OptionsOf(flags));
   std::vector<ImportFile> files;
   for (const std::string& path : flags.files) {
@@ -142,7 +154,27 @@ absl::Status RunImport(const ImportFlags& flags, const Session& session) {
                      ReadFile(path, static_cast<int64_t>(kMaxImportBytes)));
     files.push_back({path, std::move(content)});
   }
-  ASSIGN_OR_RETURN(ProfileData data, AssembleProfile(options, files));
+  if (files.size() == 1 && SaysNothing(flags) &&
+      LooksLikeProfile(files[0].content)) {
+    absl::StatusOr<ProfileData> data =
+        ReadProfile(files[0].name, files[0].content);
+    if (data.ok()) return data;
+    // Also a file of a newer version is the asker's to replace.
+    return absl::InvalidArgumentError(data.status().message());
+  }
+  if (options.name.empty()) {
+    return absl::InvalidArgumentError(
+        "--name is required, to call the new profile by");
+  }
+  return AssembleProfile(options, files);
+}
+
+absl::Status RunImport(const ImportFlags& flags, const Session& session) {
+  if (flags.out.empty() && flags.address.target.empty()) {
+    return absl::InvalidArgumentError(
+        "--out FILE or --target is required, to say where the profile goes");
+  }
+  ASSIGN_OR_RETURN(ProfileData data, MakeProfile(flags));
   std::string file = WriteProfile(data);
   // What is written must be readable: build it before anything is replaced.
   ASSIGN_OR_RETURN(std::shared_ptr<const Profile> profile,
@@ -216,7 +248,9 @@ void AddImport(CLI::App& app, Session& session) {
                    "When files that do not say it were measured")
       ->type_name("RFC3339");
   command->footer(
-      "Example:\n"
+      "One profile file without any of these flags is taken as it is.\n\n"
+      "Examples:\n"
+      "  fabricwise profile import my-node.json --target 127.0.0.1:7410\n"
       "  fabricwise profile import all_reduce.json gemm.csv --name my-node "
       "--gpu-name \"NVIDIA H200\" --gpus 2 --gpu-memory-gb 150 --out "
       "my-node.json");

@@ -166,6 +166,20 @@ TEST_F(LocalServiceTest, ImportMakesAProfileOfTables) {
   EXPECT_THAT(shown.out, HasSubstr("by hand"));
 }
 
+TEST_F(LocalServiceTest, ImportTakesAProfileFileAsItIs) {
+  Result taken = RunClientWith(
+      {"profile", "import", Path("small.json"), "--out", Path("taken.json")});
+  ASSERT_EQ(taken.code, kAnswered) << taken.err;
+  EXPECT_EQ(ReadFile(Path("taken.json"), 1 << 20).value(),
+            WriteProfile(SmallProfile()));
+  std::string text = WriteProfile(SmallProfile());
+  ASSERT_TRUE(WriteFile(Path("cut.json"), text.substr(0, 400)).ok());
+  Result cut = RunClientWith(
+      {"profile", "import", Path("cut.json"), "--out", Path("taken.json")});
+  EXPECT_EQ(cut.code, kRefused);
+  EXPECT_THAT(cut.err, HasSubstr("cut.json"));
+}
+
 TEST_F(LocalServiceTest, ImportRefusesOddFlagsAndFiles) {
   ASSERT_TRUE(WriteFile(Path("odd.csv"), "a,b\n1,2\n").ok());
   auto refusal = [&](std::vector<std::string> more) {
@@ -179,6 +193,9 @@ TEST_F(LocalServiceTest, ImportRefusesOddFlagsAndFiles) {
   };
   std::string out = Path("x.json");
   EXPECT_THAT(refusal({}), HasSubstr("--out FILE or --target is required"));
+  EXPECT_THAT(
+      RunClientWith({"profile", "import", Path("odd.csv"), "--out", out}).err,
+      HasSubstr("--name is required"));
   EXPECT_THAT(refusal({"--out", out}), HasSubstr("odd.csv"));
   EXPECT_THAT(refusal({"--out", out, "--gpus", "0"}),
               HasSubstr("--gpus is 0; allowed: 1 to 1024"));

@@ -1,0 +1,208 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The real client against the real daemon, and both against each other.
+
+client_test.py PATH_OF_FABRICWISE PATH_OF_FABRICWISED [unittest arguments]
+"""
+
+import json
+import os
+import pathlib
+import pty
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+CLIENT, DAEMON = "", ""
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROFILE = "deploy/profiles/h200x2-p2p.json"
+QUESTION = ["--model", "Qwen3-30B-A3B", "--engine", "reference", "--phase",
+            "decode", "--context-tokens", "2048", "--gpus", "2",
+            "--ignore-memory"]
+LONG_S = 60  # no step takes this long on a machine that works
+
+
+def run(*arguments, **more):
+  return subprocess.run([CLIENT, *arguments], capture_output=True, text=True,
+                        timeout=LONG_S, stdin=subprocess.DEVNULL, **more)
+
+
+def setUpModule():
+  os.chdir(ROOT)
+
+
+class Daemon:
+  """A daemon on a socket of its own, from __enter__ to __exit__."""
+
+  def __init__(self, *flags):
+    self.folder = tempfile.TemporaryDirectory()
+    self.socket = pathlib.Path(self.folder.name, "fw.sock")
+    self.target = f"unix://{self.socket}"
+    self.flags = flags
+
+  def __enter__(self):
+    self.process = subprocess.Popen(
+        [DAEMON, "--listen", f"unix:{self.socket}", "--metrics-listen", "none",
+         "--database", str(pathlib.Path(self.folder.name, "store.db")),
+         *self.flags], stdin=subprocess.DEVNULL)
+    end = time.monotonic() + LONG_S
+    while run("status", "--target", self.target).returncode == 2:
+      if self.process.poll() is not None or time.monotonic() > end:
+        self.__exit__()
+        raise AssertionError("the daemon did not come up")
+      time.sleep(0.05)
+    return self
+
+  def __exit__(self, *_):
+    if self.process.poll() is None:
+      self.process.send_signal(signal.SIGTERM)
+      self.process.wait(LONG_S)
+    self.folder.cleanup()
+
+
+class WithProfile(unittest.TestCase):
+  @classmethod
+  def setUpClass(cls):
+    cls.daemon = Daemon("--profile", PROFILE)
+    cls.daemon.__enter__()
+    cls.addClassCleanup(cls.daemon.__exit__)
+
+  def both(self, *arguments):
+    """The same command against the daemon and in-process."""
+    return (run(*arguments, "--target", self.daemon.target),
+            run(*arguments, "--profile", PROFILE))
+
+  def assert_same_json(self, *arguments):
+    remote, local = self.both(*arguments, "--format", "json")
+    self.assertEqual((remote.returncode, remote.stderr), (0, ""))
+    self.assertEqual((local.returncode, local.stderr), (0, ""))
+    self.assertEqual(remote.stdout, local.stdout)
+    again, _ = self.both(*arguments, "--format", "json")
+    self.assertEqual(remote.stdout, again.stdout)
+    return json.loads(remote.stdout)
+
+  def test_one_concurrency_is_the_same_answer(self):
+    answer = self.assert_same_json("recommend", *QUESTION, "--concurrency", "8")
+    best = answer["plans"][0]
+    self.assertGreater(best["tpot_seconds"], 0)
+    self.assertAlmostEqual(sum(t["seconds"] for t in best["terms"]),
+                           best["tpot_seconds"], places=9)
+    self.assertEqual(answer["grounds"]["profile"], "h200x2-p2p")
+
+  def test_several_concurrencies_are_the_same_sweep(self):
+    answer = self.assert_same_json("recommend", *QUESTION, "--concurrency",
+                                   "1,8,64")
+    self.assertEqual([p["concurrency"] for p in answer["points"]],
+                     ["1", "8", "64"])
+    self.assert_same_json("sweep", *QUESTION)
+
+  def test_curves_and_profile_are_the_same(self):
+    self.assert_same_json("curves", "all_to_all")
+    self.assert_same_json("profile", "show")
+    remote, local = self.both("profile", "export")
+    self.assertEqual(remote.stdout, local.stdout)
+
+  def test_refusals_are_the_same(self):
+    for flags in (["--concurrency", "0"], ["--concurrency", "1000000000"],
+                  ["--concurrency", "1", "--tpot-ms", "nan"],
+                  ["--concurrency", "1", "--gpus", "3"],
+                  ["--concurrency", "1", "--routing-skew", "-1"]):
+      remote, local = self.both("recommend", "--model", "Qwen3-30B-A3B", *flags)
+      self.assertEqual((remote.returncode, remote.stderr),
+                       (local.returncode, local.stderr))
+      self.assertEqual(remote.returncode, 1, flags)
+      self.assertIn(f"fabricwise: {flags[-2]}: ", remote.stderr)
+    remote, local = self.both("recommend", "--model", "Qwen9", "--concurrency",
+                              "1")
+    self.assertEqual((remote.returncode, remote.stderr),
+                     (1, local.stderr))
+    self.assertIn("nearest", remote.stderr)
+
+  def test_watch_answers_at_once(self):
+    watched = run("watch", *QUESTION, "--concurrency", "8", "--count", "1",
+                  "--format", "json", "--target", self.daemon.target)
+    self.assertEqual(watched.returncode, 0, watched.stderr)
+    first = json.loads(watched.stdout)
+    self.assertEqual(first["reason"], "first answer")
+    self.assertTrue(first["answer"]["plans"])
+
+  def test_a_pipe_is_plain_and_a_terminal_is_not(self):
+    plain = run("recommend", *QUESTION, "--concurrency", "8", "--target",
+                self.daemon.target).stdout
+    self.assertTrue(plain.isascii())
+    rich = on_terminal("recommend", *QUESTION, "--concurrency", "8",
+                       "--target", self.daemon.target)
+    self.assertIn("\x1b[1mQwen3-30B-A3B", rich)
+    self.assertIn("█", rich)
+    bare = on_terminal("recommend", *QUESTION, "--concurrency", "8",
+                       "--target", self.daemon.target, NO_COLOR="1")
+    self.assertNotIn("\x1b", bare)
+
+  def test_a_reader_that_leaves_is_no_error(self):
+    piped = subprocess.run(
+        ["sh", "-c", '"$0" models list | head -n 1', CLIENT],
+        capture_output=True, text=True, timeout=LONG_S)
+    self.assertEqual((piped.returncode, piped.stderr), (0, ""))
+
+
+class WithoutProfile(unittest.TestCase):
+  def test_nothing_can_be_answered_until_a_profile_is_imported(self):
+    with Daemon() as daemon:
+      self.assertEqual(run("status", "--target", daemon.target).returncode, 3)
+      asked = run("recommend", *QUESTION, "--concurrency", "8", "--target",
+                  daemon.target)
+      self.assertEqual(asked.returncode, 3)
+      self.assertEqual(asked.stdout, "")
+      measured = run("measure", "--target", daemon.target)
+      self.assertEqual(measured.returncode, 3, measured.stderr)
+      self.assertIn("worker", measured.stderr)
+
+      taken = run("profile", "import", PROFILE, "--target", daemon.target)
+      self.assertEqual((taken.returncode, taken.stderr), (0, ""))
+      self.assertIn("NVIDIA H200", taken.stdout)
+      asked = run("recommend", *QUESTION, "--concurrency", "8", "--target",
+                  daemon.target)
+      self.assertEqual(asked.returncode, 0, asked.stderr)
+      self.assertEqual(run("status", "--target", daemon.target).returncode, 0)
+      self.assertEqual(
+          run("profile", "export", "--target", daemon.target).stdout,
+          run("profile", "export", "--profile", PROFILE).stdout)
+
+  def test_no_daemon_is_exit_code_2(self):
+    asked = run("recommend", *QUESTION, "--concurrency", "8", "--target",
+                "unix:///nonexistent/fw.sock")
+    self.assertEqual(asked.returncode, 2)
+    self.assertIn("cannot reach unix:///nonexistent/fw.sock", asked.stderr)
+
+
+def on_terminal(*arguments, **variables):
+  """What the client writes to a terminal."""
+  environment = {**os.environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8",
+                 "COLUMNS": "140", **variables}
+  if "NO_COLOR" not in variables:
+    environment.pop("NO_COLOR", None)
+  ours, theirs = pty.openpty()
+  process = subprocess.Popen([CLIENT, *arguments], stdout=theirs,
+                             stdin=subprocess.DEVNULL, env=environment)
+  os.close(theirs)
+  written = b""
+  while True:
+    try:
+      chunk = os.read(ours, 65536)
+    except OSError:  # the terminal's other side is closed
+      break
+    if not chunk:
+      break
+    written += chunk
+  os.close(ours)
+  process.wait(LONG_S)
+  return written.decode()
+
+
+if __name__ == "__main__":
+  CLIENT, DAEMON = (str(pathlib.Path(each).resolve())
+                    for each in sys.argv[1:3])
+  unittest.main(argv=sys.argv[:1] + sys.argv[3:])
