@@ -385,7 +385,7 @@ class AdvisorService : public AdvisorBase {
       if (!context->IsCancelled()) {
         bytes = (handler->*answer)(asked.bytes(), Deadline(*context));
       }
-      if (bytes.ok()) *response = Wrap(*std::move(bytes));
+      if (bytes.ok()) *response = Wrap(*bytes);
       report.Done(bytes.status().code());
       reactor->Finish(ToGrpc(bytes.status()));
     };

@@ -140,7 +140,7 @@ class RpcServerTest : public ::testing::Test {
     stub.UnaryCall(
         context.get(), method, grpc::StubOptions(), &in, &out,
         [&done](grpc::Status status) { done.set_value(std::move(status)); });
-    const grpc::Status status = done.get_future().get();
+    grpc::Status status = done.get_future().get();
     grpc::Slice answer;
     if (status.ok() && out.DumpToSingleSlice(&answer).ok()) {
       response->assign(reinterpret_cast<const char*>(answer.begin()),
@@ -578,7 +578,7 @@ TEST_F(RpcServerTest, AnAddressInUseIsNamed) {
 }
 
 TEST_F(RpcServerTest, OddOptionsAreRefused) {
-  const auto refusal = [this](RpcServerOptions options) {
+  const auto refusal = [this](const RpcServerOptions& options) {
     return std::string(
         RpcServer::Start(options, &handler_, &snapshots_, nullptr)
             .status()

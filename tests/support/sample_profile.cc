@@ -21,7 +21,7 @@ constexpr double kEagerSeconds = 12e-6;  // more than in a graph
 constexpr int64_t kKiB = 1024;
 constexpr int64_t kMiB = 1024 * kKiB;
 
-const absl::Time kMeasuredAt = absl::FromUnixSeconds(1'795'910'400);
+constexpr absl::Time kMeasuredAt = absl::FromUnixSeconds(1'795'910'400);
 
 class Maker {
  public:

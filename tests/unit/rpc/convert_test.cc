@@ -18,7 +18,6 @@ namespace {
 
 namespace pb = google::protobuf;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
