@@ -21,7 +21,7 @@ constexpr double kBeyondGridSigma = 0.15;
 
 // One sigma of routed experts taken from another shard at equal work: shard
 // against shard, and model against model.
-constexpr double kOtherShardSigma = 0.15;
+constexpr double kOtherShardSigma = 0.11;
 
 // One sigma of routed experts in the middle between runs a factor of 16 apart,
 // every second number of tokens left out; it goes with the logarithm of the
@@ -376,15 +376,16 @@ std::optional<Estimate> ExpertsTable::Prepared::At(double rows,
   const double path_hit = low.log_hit + weight * (high.log_hit - low.log_hit);
   const double path_seconds =
       low.log_seconds + weight * (high.log_seconds - low.log_seconds);
-  // Between the runs, time follows the experts hit as far as it did from the
-  // one run to the other.
-  double elasticity = 0;
+  // Beside the runs' own path, time follows the experts hit as far as it did
+  // from the one run to the other; where the same are hit by both, as far as
+  // it did not follow the rows: what does not go to operations goes to weights.
   constexpr double kHitChanges = 0.05;  // 5 %: else the slope is noise
-  if (high.log_hit - low.log_hit > kHitChanges) {
-    elasticity = std::clamp(
-        (high.log_seconds - low.log_seconds) / (high.log_hit - low.log_hit),
-        0.0, 1.0);
-  }
+  const double hit_change = high.log_hit - low.log_hit;
+  const double elasticity =
+      hit_change > kHitChanges
+          ? std::clamp((high.log_seconds - low.log_seconds) / hit_change, 0.0,
+                       1.0)
+          : 1 - slope;
   result.seconds = excess * std::exp(path_seconds + beyond +
                                      elasticity * (log_hit - path_hit));
   result.relative_sigma = Hypot(
