@@ -199,19 +199,19 @@ class Advisor {
     std::vector<const Candidate*> all;
     for (const Candidate& candidate : candidates_) all.push_back(&candidate);
     std::vector<FlipPoint> flips;
-    int64_t before = 0;
+    int64_t before = low;
     std::vector<const Candidate*> best_before;
     for (int64_t at : Steps(low, high)) {
       std::vector<const Candidate*> best = Leaders(all, at);
-      if (!best.empty() && !best_before.empty()) {
+      if (before < at) {
         std::vector<const Candidate*> contenders = best;
         for (const Candidate* candidate : best_before) {
           if (std::find(best.begin(), best.end(), candidate) == best.end()) {
             contenders.push_back(candidate);
           }
         }
-        Bisect(contenders, before, best_before.front(), at, best.front(),
-               flips);
+        FlipsBetween(all, std::move(contenders), before, Front(best_before), at,
+                     Front(best), flips);
       }
       before = at;
       best_before = std::move(best);
@@ -244,9 +244,14 @@ class Advisor {
               ? absl::StrCat(" and ", missing.size() - named, " more")
               : ""));
     }
+    // What memory rules out stands behind what the engine refuses, and is told
+    // first: it is nearer to running.
+    const size_t first =
+        candidates_.empty() ? 0 : ruled_out.size() - candidates_.size();
+    const size_t end = std::min(first + kNamedInErrors, ruled_out.size());
     std::string reasons;
-    for (size_t i = 0; i < std::min(kNamedInErrors, ruled_out.size()); ++i) {
-      absl::StrAppend(&reasons, i > 0 ? "; " : "", ruled_out[i].mode, ": ",
+    for (size_t i = first; i < end; ++i) {
+      absl::StrAppend(&reasons, i > first ? "; " : "", ruled_out[i].mode, ": ",
                       ruled_out[i].reason);
     }
     return absl::FailedPreconditionError(
@@ -317,6 +322,13 @@ class Advisor {
                                                        : Launch::kGraph;
   }
 
+  // How many steps of a whole chunk `tokens` take; the last step takes as long
+  // as what is left for it, and one is the least.
+  static double Chunks(int64_t tokens, int64_t chunk) {
+    return std::max(1.0,
+                    static_cast<double>(tokens) / static_cast<double>(chunk));
+  }
+
   static int64_t RankPromptTokens(const Plan& plan, const Workload& workload) {
     return CeilDivide(CeilDivide(workload.concurrency, plan.replicas),
                       plan.attention_dp) *
@@ -343,8 +355,7 @@ class Advisor {
     }
     const int64_t chunk =
         std::min(workload.input_tokens, candidate.replica->recipe.chunk_tokens);
-    const auto chunks =
-        static_cast<double>(CeilDivide(workload.input_tokens, chunk));
+    const double chunks = Chunks(workload.input_tokens, chunk);
     const StepPrice price = pricer_.Price(
         *candidate.replica->bound,
         AdmissionLoad(workload, candidate.plan, chunk), Launch::kEager);
@@ -386,9 +397,8 @@ class Advisor {
     double tokens = static_cast<double>(concurrency);
     double seconds = outcome.price.seconds;
     if (workload.phase == Phase::kPrefill) {
-      const auto steps = static_cast<double>(
-          CeilDivide(RankPromptTokens(candidate.plan, workload),
-                     candidate.replica->recipe.chunk_tokens));
+      const double steps = Chunks(RankPromptTokens(candidate.plan, workload),
+                                  candidate.replica->recipe.chunk_tokens);
       seconds = outcome.price.through_seconds +
                 (steps - 1) * outcome.price.slowest_stage_seconds;
       tokens *= static_cast<double>(workload.input_tokens);
@@ -530,6 +540,35 @@ class Advisor {
     for (int64_t at = low; at < high; at *= kFlipStep) steps.push_back(at);
     steps.push_back(high);
     return steps;
+  }
+
+  static const Candidate* Front(const std::vector<const Candidate*>& best) {
+    return best.empty() ? nullptr : best.front();
+  }
+
+  // Appends the flips in (low, high]. A plan of `all` that leads at one of them
+  // but was no contender becomes one, and the search starts again.
+  void FlipsBetween(absl::Span<const Candidate* const> all,
+                    std::vector<const Candidate*> contenders, int64_t low,
+                    const Candidate* at_low, int64_t high,
+                    const Candidate* at_high, std::vector<FlipPoint>& flips) {
+    std::vector<FlipPoint> found;
+    size_t known = 0;
+    while (known != contenders.size()) {
+      known = contenders.size();
+      found.clear();
+      Bisect(contenders, low, at_low, high, at_high, found);
+      for (const FlipPoint& flip : found) {
+        for (int64_t side : {flip.concurrency - 1, flip.concurrency}) {
+          const Candidate* best = Best(all, side);
+          if (std::find(contenders.begin(), contenders.end(), best) ==
+              contenders.end()) {
+            contenders.push_back(best);
+          }
+        }
+      }
+    }
+    flips.insert(flips.end(), found.begin(), found.end());
   }
 
   void Bisect(absl::Span<const Candidate* const> contenders, int64_t low,

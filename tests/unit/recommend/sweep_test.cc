@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/profile/preset.h"
+#include "server/recommend/advice.h"
+#include "tests/support/synthetic_profile.h"
+
+namespace fabricwise {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+const ModelShape& Preset(const std::string& name) { return **FindPreset(name); }
+
+Question Asked() {
+  Question question;
+  question.engines = {EngineId::kVllm};
+  return question;
+}
+
+TEST(Sweep, AnswersAsSingleQuestionsDo) {
+  const auto profile = SyntheticProfile();
+  for (const char* name : {"Qwen3-30B-A3B", "Llama-3.1-70B", "Kimi-K2.5"}) {
+    Question question = Asked();
+    const std::vector<int64_t> concurrencies = {1, 7, 64, 500};
+    const auto sweep = Sweep(Preset(name), question, concurrencies, *profile);
+    ASSERT_TRUE(sweep.ok()) << sweep.status();
+    ASSERT_THAT(sweep->points, SizeIs(concurrencies.size()));
+    for (const SweepAdvice::Point& point : sweep->points) {
+      question.workload.concurrency = point.concurrency;
+      const auto advice = Recommend(Preset(name), question, *profile);
+      ASSERT_EQ(advice.ok(), !point.plans.empty());
+      if (!advice.ok()) continue;
+      ASSERT_THAT(point.plans,
+                  SizeIs(std::min<size_t>(3, advice->plans.size())));
+      for (size_t i = 0; i < point.plans.size(); ++i) {
+        EXPECT_EQ(point.plans[i].mode, advice->plans[i].mode);
+        EXPECT_EQ(point.plans[i].tpot_seconds, advice->plans[i].tpot_seconds);
+        EXPECT_EQ(point.plans[i].ttft_seconds, advice->plans[i].ttft_seconds);
+      }
+    }
+  }
+}
+
+TEST(Sweep, SortsConcurrenciesAndAsksEachOnce) {
+  const std::vector<int64_t> concurrencies = {64, 1, 8, 8, 1};
+  const auto sweep = Sweep(Preset("Llama-3.1-8B"), Asked(), concurrencies,
+                           *SyntheticProfile());
+  ASSERT_TRUE(sweep.ok()) << sweep.status();
+  std::vector<int64_t> asked;
+  for (const auto& point : sweep->points) asked.push_back(point.concurrency);
+  EXPECT_EQ(asked, (std::vector<int64_t>{1, 8, 64}));
+}
+
+TEST(Sweep, IgnoresTheQuestionsOwnConcurrency) {
+  const std::vector<int64_t> concurrencies = {4};
+  for (int64_t own : {int64_t{0}, int64_t{-7}, kMaxConcurrency * 2}) {
+    Question question = Asked();
+    question.workload.concurrency = own;
+    const auto sweep = Sweep(Preset("Llama-3.1-8B"), question, concurrencies,
+                             *SyntheticProfile());
+    ASSERT_TRUE(sweep.ok()) << sweep.status();
+    EXPECT_EQ(sweep->points[0].concurrency, 4);
+    EXPECT_THAT(sweep->flip_points, IsEmpty());
+  }
+}
+
+TEST(Sweep, RefusesConcurrenciesThatNobodyCanHave) {
+  const auto refusal = [](const std::vector<int64_t>& concurrencies) {
+    const auto sweep = Sweep(Preset("Llama-3.1-8B"), Asked(), concurrencies,
+                             *SyntheticProfile());
+    EXPECT_EQ(sweep.status().code(), absl::StatusCode::kInvalidArgument);
+    return std::string(sweep.status().message());
+  };
+  EXPECT_THAT(refusal({}), HasSubstr("concurrencies is empty"));
+  EXPECT_THAT(refusal({1, 0}), HasSubstr("workload.concurrency is 0"));
+  EXPECT_THAT(refusal({1, kMaxConcurrency + 1}),
+              HasSubstr("workload.concurrency is 1000001"));
+}
+
+TEST(Sweep, FindsFlipsWithinItsRangeOnly) {
+  const auto profile = SyntheticProfile();
+  const ModelShape& model = Preset("Qwen3-30B-A3B");
+  const std::vector<int64_t> whole = {1, 1024}, part = {40, 600};
+  const auto all = Sweep(model, Asked(), whole, *profile);
+  const auto some = Sweep(model, Asked(), part, *profile);
+  ASSERT_TRUE(all.ok() && some.ok());
+  ASSERT_FALSE(all->flip_points.empty());
+  for (const FlipPoint& flip : some->flip_points) {
+    EXPECT_GT(flip.concurrency, 40);
+    EXPECT_LE(flip.concurrency, 600);
+  }
+}
+
+TEST(Sweep, SaysWhyAPointHasNoAnswer) {
+  SyntheticNode node;
+  node.memory_bytes = 96'000'000'000;
+  const auto profile = SyntheticProfile(node);
+  const std::vector<int64_t> concurrencies = {1, 100'000};
+  const auto sweep =
+      Sweep(Preset("Llama-3.1-70B"), Asked(), concurrencies, *profile);
+  ASSERT_TRUE(sweep.ok()) << sweep.status();
+  EXPECT_THAT(sweep->points[0].unanswered, IsEmpty());
+  EXPECT_THAT(sweep->points[1].plans, IsEmpty());
+  EXPECT_THAT(sweep->points[1].unanswered, HasSubstr("no plan can run"));
+
+  const std::vector<int64_t> none = {100'000};
+  EXPECT_EQ(
+      Sweep(Preset("Llama-3.1-70B"), Asked(), none, *profile).status().code(),
+      absl::StatusCode::kFailedPrecondition);
+}
+
+}  // namespace
+}  // namespace fabricwise
