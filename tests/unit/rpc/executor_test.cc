@@ -26,8 +26,8 @@ TEST(ExecutorTest, RunsInOrderAndFinishesWhatIsQueuedBeforeItEnds) {
 TEST(ExecutorTest, RefusesWhenTooManyWaitButNotForThoseWhoBoundThemselves) {
   std::atomic<int> ran = 0;
   {
-    Executor executor(/*threads=*/1, /*max_queued=*/2);
     std::promise<void> started, release;
+    Executor executor(/*threads=*/1, /*max_queued=*/2);
     executor.Submit([&] {
       started.set_value();
       release.get_future().wait();
@@ -43,9 +43,8 @@ TEST(ExecutorTest, RefusesWhenTooManyWaitButNotForThoseWhoBoundThemselves) {
 }
 
 TEST(ExecutorTest, TasksRunSideBySideOnSeveralThreads) {
+  std::promise<void> first, second, both;
   Executor executor(/*threads=*/2, /*max_queued=*/2);
-  std::promise<void> first, second;
-  std::promise<void> both;
   // Each waits for the other: with one thread this would not end.
   executor.Submit([&] {
     first.set_value();
@@ -60,11 +59,11 @@ TEST(ExecutorTest, TasksRunSideBySideOnSeveralThreads) {
 }
 
 TEST(ExecutorTest, LetsGoOfATaskWhenItHasRun) {
+  std::promise<void> after;
   Executor executor(/*threads=*/1, /*max_queued=*/2);
   auto held = std::make_shared<int>(0);
   const std::weak_ptr<int> watched = held;
   executor.Submit([kept = std::move(held)] { ++*kept; });
-  std::promise<void> after;
   executor.Submit([&] { after.set_value(); });
   after.get_future().wait();
   EXPECT_TRUE(watched.expired());
