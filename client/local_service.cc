@@ -119,6 +119,9 @@ class LocalService final : public Service {
       const std::function<bool(const v1::RunMeasurementResponse&)>&) override {
     return NeedsDaemon("measure");
   }
+  absl::StatusOr<v1::DiagnoseNodeResponse> Diagnose() override {
+    return NeedsDaemon("look at a node");
+  }
   absl::StatusOr<v1::NodeProfile> ImportProfile(
       const v1::ImportProfileRequest&) override {
     return NeedsDaemon("import into a daemon");

@@ -94,6 +94,16 @@ class RemoteService final : public Service {
         *profiler_, &v1::NodeProfiler::Stub::GetStatus, v1::GetStatusRequest());
   }
 
+  absl::StatusOr<v1::DiagnoseNodeResponse> Diagnose() override {
+    // A look takes as long as the GPUs take to come up, like a stream.
+    grpc::ClientContext context;
+    v1::DiagnoseNodeResponse response;
+    const grpc::Status status =
+        profiler_->DiagnoseNode(&context, v1::DiagnoseNodeRequest(), &response);
+    if (!status.ok()) return ToStatus(status);
+    return response;
+  }
+
   absl::StatusOr<v1::NodeProfile> ImportProfile(
       const v1::ImportProfileRequest& request) override {
     auto response = Call<v1::ImportProfileResponse>(

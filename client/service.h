@@ -37,6 +37,7 @@ class Service {
   virtual absl::Status RunMeasurement(
       const v1::RunMeasurementRequest& request,
       const std::function<bool(const v1::RunMeasurementResponse&)>& each) = 0;
+  virtual absl::StatusOr<v1::DiagnoseNodeResponse> Diagnose() = 0;
   virtual absl::StatusOr<v1::NodeProfile> ImportProfile(
       const v1::ImportProfileRequest& request) = 0;
 };

@@ -7,7 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "client/command/command.h"
+#include "client/render/text.h"
 #include "server/base/status_macros.h"
 
 namespace fabricwise {
@@ -27,6 +29,17 @@ absl::Status Run(const ServiceAddress& address, const Session& session) {
     ASSIGN_OR_RETURN(v1::GetStatusResponse status, service->GetStatus());
     serving = status.serving();
     Append(CheckDaemon(status, options.now), &checks);
+    if (status.worker_installed()) {
+      const auto diagnosis = service->Diagnose();
+      if (diagnosis.ok()) {
+        Append(CheckNode(*diagnosis, options.now), &checks);
+      } else {
+        checks.push_back(
+            {Finding::kBad, "hardware",
+             absl::StrCat("not to be seen: ",
+                          Printable(diagnosis.status().message()))});
+      }
+    }
   }
   if (serving) {
     ASSIGN_OR_RETURN(v1::NodeProfile profile,

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/command/command.h"
 #include "client/json.h"
+#include "client/render/progress.h"
 #include "client/render/text.h"
 #include "client/render/units.h"
 #include "server/base/status_macros.h"
@@ -32,18 +33,23 @@ absl::Status Run(const Flags& flags, const Session& session) {
   }
   ASSIGN_OR_RETURN(std::unique_ptr<Service> service,
                    session.environment.connect(flags.address));
-  bool changed = false;
-  int64_t done = 0;
+  const Style style = session.render_options().style;
+  const bool bar = flags.format == Format::kTable && style.width > 0;
+  v1::RunMeasurementResponse last;
+  int64_t measured = 0;
   absl::Status written;
-  RETURN_IF_ERROR(service->RunMeasurement(
+  const absl::Status status = service->RunMeasurement(
       request, [&](const v1::RunMeasurementResponse& response) {
-        changed |= response.profile_changed();
-        done = response.done_count();
+        last = response;
+        measured += response.has_measurement() ? 1 : 0;
         if (flags.format == Format::kJson) {
           absl::StatusOr<std::string> line =
               ToJson(response, JsonForm::kOneLine);
           written = line.status();
           if (line.ok()) session.out() << *line;
+        } else if (bar) {
+          session.out() << ClearProgress(style)
+                        << RenderProgress(style, response);
         } else if (response.has_measurement()) {
           const v1::Measurement& measurement = response.measurement();
           session.out() << " " << response.done_count() << " of "
@@ -53,13 +59,21 @@ absl::Status Run(const Flags& flags, const Session& session) {
         }
         session.out().flush();
         return written.ok() && session.out().good();
-      }));
+      });
+  if (bar) session.out() << ClearProgress(style);
+  RETURN_IF_ERROR(status);
   RETURN_IF_ERROR(written);
   if (flags.format == Format::kTable) {
-    session.out() << " " << done << " measured; "
-                  << (changed ? "a new profile is in use"
-                              : "the profile in use stays")
+    session.out() << " " << measured << " measured; "
+                  << (last.profile_changed() ? "a new profile is in use"
+                                             : "the profile in use stays")
                   << "\n";
+    if (!last.note().empty()) {
+      session.out() << Paragraph(
+          style, " ! ",
+          absl::StrCat("not all could be measured: ", Printable(last.note())),
+          Paint::kWarn);
+    }
   }
   return absl::OkStatus();
 }

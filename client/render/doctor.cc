@@ -151,11 +151,43 @@ std::vector<Check> CheckDaemon(const v1::GetStatusResponse& status,
   if (status.worker_installed()) {
     checks.push_back(
         {Finding::kGood, "worker",
-         absl::StrCat("installed, ", Printable(status.scheduler_state()))});
+         absl::StrCat("installed, ", Printable(status.scheduler_state()),
+                      status.scheduler_detail().empty() ? "" : ": ",
+                      Printable(status.scheduler_detail()))});
+    if (status.serving() && !status.node_fingerprint().empty() &&
+        status.node_fingerprint() != status.fingerprint()) {
+      checks.push_back({Finding::kWorthKnowing, "profile",
+                        "the one in use is not of this node as it is now; "
+                        "`fabricwise measure` makes one"});
+    }
   } else {
     checks.push_back({Finding::kWorthKnowing, "worker",
                       "none installed: this node is not measured, profiles "
                       "can be imported"});
+  }
+  return checks;
+}
+
+std::vector<Check> CheckNode(const v1::DiagnoseNodeResponse& diagnosis,
+                             absl::Time now) {
+  const v1::Fingerprint& node = diagnosis.fingerprint();
+  std::vector<Check> checks;
+  checks.push_back(
+      {Finding::kGood, "hardware",
+       absl::StrCat(node.gpus_size(), "x ",
+                    Printable(node.gpus_size() > 0 ? node.gpus(0).name() : ""),
+                    ", ", Printable(node.fabric()), ", looked at ",
+                    FormatAge(TimeOf(diagnosis.probe_time()), now))});
+  for (const v1::NodeFinding& finding : diagnosis.findings()) {
+    std::string words = absl::StrCat(Printable(finding.subject()), ": ",
+                                     Printable(finding.detail()));
+    if (!finding.remedy().empty()) {
+      absl::StrAppend(&words, ". Remedy: ", Printable(finding.remedy()));
+    }
+    checks.push_back({finding.severity() == v1::FINDING_SEVERITY_ERROR
+                          ? Finding::kBad
+                          : Finding::kWorthKnowing,
+                      "hardware", std::move(words)});
   }
   return checks;
 }

@@ -28,6 +28,10 @@ struct Check {
 std::vector<Check> CheckDaemon(const v1::GetStatusResponse& status,
                                absl::Time now);
 
+// Of the node, as the daemon's worker sees it now.
+std::vector<Check> CheckNode(const v1::DiagnoseNodeResponse& diagnosis,
+                             absl::Time now);
+
 // Of a profile with its curves: its age, whether every collective was measured
 // for every group size that a plan may use (powers of two up to the node), the
 // tables that a step's time is made of, cliffs.

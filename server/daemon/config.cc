@@ -60,6 +60,27 @@ Option Number(const char* name, const char* placeholder, const char* help,
           }};
 }
 
+// An option in seconds, a fraction allowed, from `low` to `high`.
+Option Seconds(const char* name, const char* help, double low, double high,
+               absl::Duration Config::*field) {
+  return {.name = name,
+          .placeholder = "SECONDS",
+          .help = help,
+          .set = [=](const Values& values, Config& config) -> absl::Status {
+            double seconds = 0;
+            if (!absl::SimpleAtod(values[0], &seconds)) {
+              return NotAllowed(name, Quoted(values[0]),
+                                absl::StrCat(low, " to ", high));
+            }
+            RETURN_IF_ERROR(CheckRange(name, seconds, low, high));
+            config.*field = absl::Seconds(seconds);
+            return absl::OkStatus();
+          },
+          .get = [=](const Config& config) -> Values {
+            return {absl::StrCat(absl::ToDoubleSeconds(config.*field))};
+          }};
+}
+
 absl::Status SetListen(const Values& values, Config& config) {
   std::vector<ListenAddress> addresses;
   for (const std::string& value : values) {
@@ -109,6 +130,8 @@ absl::Status SetDatabase(const Values& values, Config& config) {
 const std::vector<Option>& Options() {
   constexpr int64_t kMebibyte = int64_t{1} << 20;
   constexpr int64_t kGibibyte = int64_t{1} << 30;
+  constexpr double kHourSeconds = 3600, kDaySeconds = 86400;
+  static constexpr char kScheduled[] = "scheduled", kOnRequest[] = "on-request";
   static const auto& options = *new std::vector<Option>{
       {.name = "listen",
        .placeholder = "ADDRESS",
@@ -186,23 +209,63 @@ const std::vector<Option>& Options() {
              "Threads for sweeps, imports and watches; short requests never "
              "wait for these.",
              1, 64, &Config::slow_threads),
-      {.name = "drain-seconds",
-       .placeholder = "SECONDS",
-       .help = "When asked to stop, give the requests under way so long.",
+      Seconds("drain-seconds",
+              "When asked to stop, give the requests under way so long.", 0,
+              kHourSeconds, &Config::drain),
+      {.name = "worker",
+       .placeholder = "PATH",
+       .help = "Measure with this program. auto: with the fabricwise-worker "
+               "beside this program, where there is one; none: do not measure.",
        .set = [](const Values& values, Config& config) -> absl::Status {
-         constexpr double kMostSeconds = 3600;
-         double seconds = 0;
-         if (!absl::SimpleAtod(values[0], &seconds)) {
-           return NotAllowed("drain-seconds", Quoted(values[0]),
-                             absl::StrCat("0 to ", kMostSeconds));
+         if (values[0].empty()) {
+           return NotAllowed("worker", "empty", "a path, auto, none");
          }
-         RETURN_IF_ERROR(CheckRange("drain-seconds", seconds, 0, kMostSeconds));
-         config.drain = absl::Seconds(seconds);
+         config.worker = values[0];
+         return absl::OkStatus();
+       },
+       .get = [](const Config& config) { return Values{config.worker}; }},
+      {.name = "measure",
+       .placeholder = "WHEN",
+       .help = "Measure when it is due and the GPUs are idle (scheduled), or "
+               "only when asked to (on-request).",
+       .set = [](const Values& values, Config& config) -> absl::Status {
+         if (values[0] == kScheduled) {
+           config.measure = MeasureMode::kScheduled;
+         } else if (values[0] == kOnRequest) {
+           config.measure = MeasureMode::kOnRequest;
+         } else {
+           return NotAllowed("measure", Quoted(values[0]),
+                             "scheduled, on-request");
+         }
          return absl::OkStatus();
        },
        .get =
            [](const Config& config) {
-             return Values{absl::StrCat(absl::ToDoubleSeconds(config.drain))};
+             return Values{config.measure == MeasureMode::kScheduled
+                               ? kScheduled
+                               : kOnRequest};
+           }},
+      Seconds("quick-interval-seconds",
+              "Measure what is needed most this often.", 60, 366 * kDaySeconds,
+              &Config::quick_interval),
+      Seconds("full-interval-seconds", "Measure everything this often.", 60,
+              366 * kDaySeconds, &Config::full_interval),
+      {.name = "gpu-budget-ratio",
+       .placeholder = "RATIO",
+       .help = "Scheduled measuring takes at most this part of the GPU time "
+               "that is idle.",
+       .set = [](const Values& values, Config& config) -> absl::Status {
+         double ratio = 0;
+         if (!absl::SimpleAtod(values[0], &ratio)) {
+           return NotAllowed("gpu-budget-ratio", Quoted(values[0]), "0 to 1");
+         }
+         RETURN_IF_ERROR(CheckRange("gpu-budget-ratio", ratio, 0.0, 1.0));
+         config.gpu_budget_ratio = ratio;
+         return absl::OkStatus();
+       },
+       .get =
+           [](const Config& config) {
+             return Values{absl::StrCat(config.gpu_budget_ratio)};
            }},
   };
   return options;

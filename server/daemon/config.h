@@ -19,6 +19,16 @@
 
 namespace fabricwise {
 
+// Values of the option worker that are no path.
+inline constexpr char kWorkerBesideUs[] = "auto";
+inline constexpr char kNoWorker[] = "none";
+
+// When the worker runs.
+enum class MeasureMode {
+  kScheduled,  // when it is due, and when asked to
+  kOnRequest,
+};
+
 struct Config {
   std::vector<ListenAddress> listen;  // at least one, all local
   // Where /metrics is served; absent: nowhere.
@@ -31,6 +41,11 @@ struct Config {
   int64_t cache_bytes = int64_t{32} << 20;
   int64_t slow_threads = 1;
   absl::Duration drain = absl::Seconds(10);
+  std::string worker = kWorkerBesideUs;  // a path, or one of the words above
+  MeasureMode measure = MeasureMode::kScheduled;
+  absl::Duration quick_interval = absl::Hours(4);
+  absl::Duration full_interval = absl::Hours(24);
+  double gpu_budget_ratio = 0.003;
 };
 
 // Where defaults come from.

@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -12,12 +13,15 @@
 #include "google/protobuf/descriptor.h"
 #include "server/base/status_macros.h"
 #include "server/daemon/log.h"
+#include "server/daemon/measuring.h"
 #include "server/daemon/profile_store.h"
 #include "server/daemon/unix_socket.h"
 #include "server/daemon/version.h"
+#include "server/daemon/wanted_keys.h"
 #include "server/metrics/collector.h"
 #include "server/metrics/exposer.h"
 #include "server/metrics/request_metrics.h"
+#include "server/rpc/answer.h"
 #include "server/rpc/handler.h"
 #include "server/rpc/observer.h"
 #include "server/rpc/service.h"
@@ -89,6 +93,44 @@ std::shared_ptr<const Profile> LoadCurrentOrLog(Store& store) {
   return nullptr;
 }
 
+// All that can occur, so that each series is there from the start.
+constexpr RunKind kRunKinds[] = {RunKind::kProbe, RunKind::kQuick,
+                                 RunKind::kFull};
+constexpr RunVerdict kVerdicts[] = {RunVerdict::kKept, RunVerdict::kYielded,
+                                    RunVerdict::kCancelled,
+                                    RunVerdict::kFailed};
+constexpr SkipReason kSkips[] = {SkipReason::kBusy, SkipReason::kOverBudget,
+                                 SkipReason::kBackOff};
+constexpr WorkerEnd kFaults[] = {WorkerEnd::kNotStarted, WorkerEnd::kHung,
+                                 WorkerEnd::kDied, WorkerEnd::kGarbled,
+                                 WorkerEnd::kRefused};
+
+MeasuringFacts FactsOf(const Measuring* measuring) {
+  MeasuringFacts facts;
+  SchedulerCounts counts;
+  if (measuring != nullptr) {
+    facts.worker_installed = true;
+    facts.node_fingerprint = measuring->NodeFingerprintId();
+    counts = measuring->Counts();
+  }
+  facts.measuring = counts.measuring;
+  facts.gpu_time = counts.gpu_time;
+  for (const RunKind kind : kRunKinds) {
+    for (const RunVerdict verdict : kVerdicts) {
+      facts.runs.push_back(
+          {{std::string(ToString(kind)), std::string(ToString(verdict))},
+           counts.runs[{kind, verdict}]});
+    }
+  }
+  for (const SkipReason reason : kSkips) {
+    facts.skips.emplace_back(ToString(reason), counts.skips[reason]);
+  }
+  for (const WorkerEnd fault : kFaults) {
+    facts.faults.emplace_back(ToString(fault), counts.faults[fault]);
+  }
+  return facts;
+}
+
 // Sets the mode of files that are made while it lives.
 class ScopedUmask {
  public:
@@ -114,12 +156,39 @@ struct Daemon::Parts {
   std::unique_ptr<Store> store;
   std::optional<StoreBackend> backend;
   std::optional<Handler> handler;
+  std::unique_ptr<Measuring> measuring;  // null: no worker
   std::unique_ptr<MetricsServer> metrics;
   std::unique_ptr<RpcServer> rpc;
 
+  absl::Status PrepareMeasuring(const Config& config);
   absl::Status StartMetrics(const Config& config);
   absl::Status StartRpc(const Config& config);
 };
+
+absl::Status Daemon::Parts::PrepareMeasuring(const Config& config) {
+  ASSIGN_OR_RETURN(const std::string worker, FindWorker(config));
+  if (worker.empty()) {
+    Log(LogLevel::kInfo, "no worker, not measuring");
+    return absl::OkStatus();
+  }
+  measuring = std::make_unique<Measuring>(
+      config, worker, store.get(), &snapshots, clock,
+      [this] { backend->OnStored(); },
+      [this] {
+        std::vector<ModelShape> models;
+        for (const v1::Model& asked : handler->recent_models().Get()) {
+          if (auto model = ResolveModel(asked); model.ok()) {
+            models.push_back(*std::move(model));
+          }
+        }
+        const std::optional<NodeProbe> probe = measuring->LastProbe();
+        return probe ? WantedKeys(models, probe->fingerprint)
+                     : std::vector<MeasurementKey>();
+      });
+  backend->SetMeasuring(measuring.get());
+  Log(LogLevel::kInfo, "worker found", {{"path", worker}});
+  return absl::OkStatus();
+}
 
 absl::Status Daemon::Parts::StartMetrics(const Config& config) {
   if (!config.metrics_listen) return absl::OkStatus();
@@ -130,6 +199,7 @@ absl::Status Daemon::Parts::StartMetrics(const Config& config) {
   sources.stored_measurements = [this] {
     return backend->State().measurement_count;
   };
+  sources.measuring = [this] { return FactsOf(measuring.get()); };
   sources.profile = [this]() -> ProfileInUse {
     const std::shared_ptr<const Snapshot> snapshot = snapshots.Get();
     if (snapshot == nullptr) return {};
@@ -204,8 +274,10 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
   }
   parts->handler.emplace(&parts->snapshots, &*parts->backend, clock,
                          Handler::Options{.cache_bytes = config.cache_bytes});
+  RETURN_IF_ERROR(parts->PrepareMeasuring(config));
   RETURN_IF_ERROR(parts->StartMetrics(config));
   RETURN_IF_ERROR(parts->StartRpc(config));
+  if (parts->measuring != nullptr) parts->measuring->Start();
   Log(LogLevel::kInfo, "started", {{"version", kVersion}});
   return std::unique_ptr<Daemon>(new Daemon(std::move(parts)));
 }
@@ -215,7 +287,13 @@ Daemon::Daemon(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Daemon::~Daemon() = default;
 
 void Daemon::Drain(absl::Duration budget) {
-  parts_->rpc->Shutdown(budget);
+  const absl::Time end = parts_->clock->Now() + budget;
+  parts_->rpc->StopServing();
+  if (parts_->measuring != nullptr) parts_->measuring->Stop();
+  // What the worker's end took comes off, and a clock that was set back adds
+  // nothing.
+  parts_->rpc->Shutdown(
+      std::clamp(end - parts_->clock->Now(), absl::ZeroDuration(), budget));
   parts_->rpc.reset();
   parts_->store.reset();
   parts_->metrics.reset();

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/base/status_macros.h"
 #include "server/daemon/log.h"
+#include "server/daemon/measuring.h"
 #include "server/daemon/read_file.h"
 #include "server/daemon/version.h"
 #include "server/profile/profile_file.h"
@@ -42,12 +43,17 @@ absl::Status ImportProfileFile(const std::string& path, Store& store) {
   return store.Import(ToStored(data)).status();
 }
 
+absl::StatusOr<std::shared_ptr<const Profile>> LoadProfile(Store& store,
+                                                           int64_t id) {
+  ASSIGN_OR_RETURN(StoredProfile stored, store.Load(id));
+  return Profile::Build(FromStored(std::move(stored)));
+}
+
 absl::StatusOr<std::shared_ptr<const Profile>> LoadCurrentProfile(
     Store& store) {
   ASSIGN_OR_RETURN(const std::optional<int64_t> id, store.CurrentProfile());
   if (!id) return nullptr;
-  ASSIGN_OR_RETURN(StoredProfile stored, store.Load(*id));
-  return Profile::Build(FromStored(std::move(stored)));
+  return LoadProfile(store, *id);
 }
 
 StoreBackend::StoreBackend(Store* store, absl::Time start_time)
@@ -64,7 +70,7 @@ absl::StatusOr<MeasurementPage> StoreBackend::ListMeasurements(
 absl::Status StoreBackend::StoreProfile(const ProfileData& data) {
   const absl::Status status = store_->Import(ToStored(data)).status();
   if (status.ok()) {
-    measurement_count_ = store_->MeasurementCount();
+    OnStored();
     Log(LogLevel::kInfo, "profile imported",
         {{"profile", data.name},
          {"fingerprint", FingerprintId(data.fingerprint)}});
@@ -76,13 +82,35 @@ absl::Status StoreBackend::StoreProfile(const ProfileData& data) {
 }
 
 std::string StoreBackend::NodeFingerprintId() {
-  return "";  // only a worker can probe the node
+  return measuring_ == nullptr ? "" : measuring_->NodeFingerprintId();
+}
+
+absl::Status StoreBackend::StartRun(const RunOrder& order, std::stop_token stop,
+                                    RunListener listener) {
+  if (measuring_ == nullptr) {
+    return absl::FailedPreconditionError(
+        "no measuring worker is installed on this node: import a profile with "
+        "ImportProfile instead");
+  }
+  return measuring_->StartRun(order, std::move(stop), std::move(listener));
+}
+
+std::optional<NodeProbe> StoreBackend::LastProbe() {
+  if (measuring_ == nullptr) return std::nullopt;
+  return measuring_->LastProbe();
 }
 
 DaemonState StoreBackend::State() {
-  return {.version = kVersion,
-          .start_time = start_time_,
-          .measurement_count = measurement_count_};
+  DaemonState state = {.version = kVersion,
+                       .start_time = start_time_,
+                       .measurement_count = measurement_count_};
+  if (measuring_ != nullptr) {
+    const SchedulerCounts counts = measuring_->Counts();
+    state.worker_installed = true;
+    state.scheduler_state = counts.state;
+    state.scheduler_detail = counts.detail;
+  }
+  return state;
 }
 
 }  // namespace fabricwise

@@ -34,22 +34,22 @@ enum class Severity {
   kError,    // wrong results, or no measuring
 };
 
-struct Finding {
+struct NodeFinding {
   FindingKind kind = FindingKind::kBusy;
   Severity severity = Severity::kNote;
   std::string subject;  // "GPU 3", "GPU 0 to 1", "node"
   std::string detail;   // what was seen
   std::string remedy;   // what to do; empty: nothing needs to be done
 
-  friend bool operator==(const Finding&, const Finding&) = default;
+  friend bool operator==(const NodeFinding&, const NodeFinding&) = default;
 };
 
 // A look at the node.
 struct NodeProbe {
   absl::Time time = absl::UnixEpoch();
   Fingerprint fingerprint;
-  bool busy = false;              // a process not of ours is on a GPU
-  std::vector<Finding> findings;  // worst first
+  bool busy = false;                  // a process not of ours is on a GPU
+  std::vector<NodeFinding> findings;  // worst first
 };
 
 }  // namespace fabricwise

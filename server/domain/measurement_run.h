@@ -41,9 +41,10 @@ struct RunProgress {
 };
 
 struct RunResult {
-  // OK; FAILED_PRECONDITION: the GPUs are busy, or no key of the kind begins as
-  // was asked; CANCELLED; UNAVAILABLE, DEADLINE_EXCEEDED, INTERNAL: the worker
-  // failed, and how.
+  // OK; FAILED_PRECONDITION: the GPUs are busy, or none of the keys is one that
+  // can be measured here; ABORTED: the node changed meanwhile; CANCELLED;
+  // UNAVAILABLE: the daemon is stopping; INTERNAL: the worker failed, and how;
+  // else the store's.
   absl::Status status;
   int64_t kept_count = 0;  // measurements stored
   bool profile_changed = false;

@@ -40,7 +40,7 @@ class Doctor {
  public:
   explicit Doctor(const Probe& probe) : probe_(probe) {}
 
-  std::vector<Finding> Examine() {
+  std::vector<NodeFinding> Examine() {
     for (int i = 0; i < probe_.gpus_size(); ++i) {
       LookAtProcesses(i);
       LookAtNvlinks(i);
@@ -53,7 +53,7 @@ class Doctor {
     LookAtEquality();
     LookAtCustomAllReduce();
     std::stable_sort(findings_.begin(), findings_.end(),
-                     [](const Finding& a, const Finding& b) {
+                     [](const NodeFinding& a, const NodeFinding& b) {
                        return a.severity > b.severity;
                      });
     return std::move(findings_);
@@ -260,12 +260,12 @@ class Doctor {
   }
 
   const Probe& probe_;
-  std::vector<Finding> findings_;
+  std::vector<NodeFinding> findings_;
 };
 
 }  // namespace
 
-std::vector<Finding> Diagnose(const Probe& probe) {
+std::vector<NodeFinding> Diagnose(const Probe& probe) {
   return Doctor(probe).Examine();
 }
 

@@ -14,6 +14,6 @@ namespace fabricwise {
 //   of a GPU: pcie_width=N, pcie_best=genGxN, nvlinks_down=N, mig=on
 //   of the node: acs=redirect, iommu=on
 // any of which may be absent.
-std::vector<Finding> Diagnose(const worker::v1::Probe& probe);
+std::vector<NodeFinding> Diagnose(const worker::v1::Probe& probe);
 
 }  // namespace fabricwise

@@ -44,7 +44,8 @@ WorkerLimits Runner::Limits(absl::Duration budget) const {
 }
 
 Runner::Look Runner::Probe(std::stop_token stop) {
-  Look look = {.probe = absl::UnavailableError("no probe"), .report = {}};
+  Look look = {.probe = absl::InternalError("the worker ended without a Probe"),
+               .report = {}};
   WorkerPlan plan;
   plan.set_probe_only(true);
   const WorkerRun run = run_worker_(
@@ -225,7 +226,7 @@ RunReport Runner::Run(const RunPlan& plan, const NodeProbe& probe,
   report.verdict =
       report.kept_count > 0 ? RunVerdict::kKept : RunVerdict::kFailed;
   if (report.status.ok() && report.kept_count == 0) {
-    report.status = absl::UnavailableError(
+    report.status = absl::FailedPreconditionError(
         "the worker can measure none of the keys on this node");
   }
   return report;

@@ -187,6 +187,9 @@ void Scheduler::Serve(const Job& job) {
     // Whoever hears of the end may ask for the next run at once.
     std::lock_guard lock(mutex_);
     busy_ = false;
+    if (stopping_ && absl::IsCancelled(result.status)) {
+      result.status = absl::UnavailableError("the daemon is stopping");
+    }
   }
   job.listener.on_end(result);
 }

@@ -78,7 +78,7 @@ class Descriptor {
 };
 
 absl::Status Failed(absl::string_view what, int error) {
-  return absl::UnavailableError(
+  return absl::InternalError(
       absl::StrCat("cannot ", what, ": ", strerror(error)));
 }
 
@@ -325,12 +325,12 @@ class Watch {
     if (stop_.stop_requested()) {
       End(WorkerEnd::kStopped, absl::CancelledError("the worker was stopped"));
     } else if (now >= started_ + limits_.run) {
-      End(WorkerEnd::kHung, absl::DeadlineExceededError(absl::StrCat(
-                                "the worker was not done after ",
-                                absl::FormatDuration(limits_.run), " and ",
-                                Frames(decoder_.count()))));
+      End(WorkerEnd::kHung,
+          absl::InternalError(absl::StrCat("the worker was not done after ",
+                                           absl::FormatDuration(limits_.run),
+                                           " and ", Frames(decoder_.count()))));
     } else if (now >= last_frame_ + frame_limit()) {
-      End(WorkerEnd::kHung, absl::DeadlineExceededError(absl::StrCat(
+      End(WorkerEnd::kHung, absl::InternalError(absl::StrCat(
                                 "the worker hung: no frame for ",
                                 absl::FormatDuration(frame_limit()), " after ",
                                 Frames(decoder_.count()))));
@@ -407,12 +407,12 @@ class Watch {
     }
     if (WIFSIGNALED(wait_status_)) {
       return {WorkerEnd::kDied,
-              absl::UnavailableError(absl::StrCat(
+              absl::InternalError(absl::StrCat(
                   "the worker died of ", SignalName(WTERMSIG(wait_status_)),
                   " after ", Frames(decoder_.count())))};
     }
     if (!success) {
-      return {WorkerEnd::kDied, absl::UnavailableError(absl::StrCat(
+      return {WorkerEnd::kDied, absl::InternalError(absl::StrCat(
                                     "the worker left with exit status ",
                                     WEXITSTATUS(wait_status_), " after ",
                                     Frames(decoder_.count())))};
@@ -474,7 +474,7 @@ WorkerRun WorkerLauncher::Run(const WorkerCommand& command,
   };
   if (stuck_ != 0 && waitpid(stuck_, nullptr, WNOHANG) == stuck_) stuck_ = 0;
   if (stuck_ != 0) {
-    return not_started(absl::UnavailableError(absl::StrCat(
+    return not_started(absl::InternalError(absl::StrCat(
         "process ", stuck_, " of an earlier run still sits in the kernel")));
   }
   const Descriptor wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));

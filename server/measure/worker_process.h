@@ -52,9 +52,8 @@ absl::string_view ToString(WorkerEnd end);
 struct WorkerRun {
   WorkerEnd end = WorkerEnd::kNotStarted;
   // OK exactly for kDone, and for kStopped where it still said Done and left
-  // with success. Else what happened, in words for people: CANCELLED kStopped;
-  // UNAVAILABLE kNotStarted, kDied; DEADLINE_EXCEEDED kHung; INTERNAL kGarbled;
-  // `on_frame`'s own status for kRefused.
+  // with success. Else what happened, in words for people: CANCELLED for
+  // kStopped, `on_frame`'s own status for kRefused, else INTERNAL.
   absl::Status status;
   uint64_t frame_count = 0;
   absl::Duration wall;

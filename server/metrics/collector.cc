@@ -125,6 +125,7 @@ class Collector final : public prometheus::Collectable {
   std::vector<MetricFamily> Collect() const override {
     const Scrape scrape = {.in_use = sources_.profile(),
                            .methods = sources_.requests->Counts(),
+                           .measuring = sources_.measuring(),
                            .process = ReadProcessFacts()};
     std::vector<MetricFamily> families;
     for (const MetricSpec& spec : Catalogue()) {
@@ -140,6 +141,7 @@ class Collector final : public prometheus::Collectable {
   struct Scrape {
     ProfileInUse in_use;
     std::vector<MethodCounts> methods;
+    MeasuringFacts measuring;
     absl::StatusOr<ProcessFacts> process;
   };
 
@@ -191,6 +193,32 @@ class Collector final : public prometheus::Collectable {
       case Metric::kCurvesLeftOut:
         if (profile != nullptr) family.Add(CurvesLeftOut(*profile));
         return;
+      case Metric::kWorkerInstalled:
+        return family.Add(int64_t{scrape.measuring.worker_installed});
+      case Metric::kMeasuring:
+        return family.Add(int64_t{scrape.measuring.measuring});
+      case Metric::kMeasurementRuns:
+        for (const auto& [labels, count] : scrape.measuring.runs) {
+          family.Add({labels[0], labels[1]}, static_cast<double>(count));
+        }
+        return;
+      case Metric::kMeasurementSkips:
+        for (const auto& [reason, count] : scrape.measuring.skips) {
+          family.Add({reason}, static_cast<double>(count));
+        }
+        return;
+      case Metric::kMeasurementGpuTime:
+        return family.Add(absl::ToDoubleSeconds(scrape.measuring.gpu_time));
+      case Metric::kWorkerFaults:
+        for (const auto& [fault, count] : scrape.measuring.faults) {
+          family.Add({fault}, static_cast<double>(count));
+        }
+        return;
+      case Metric::kProfileMatchesNode: {
+        const std::string& node = scrape.measuring.node_fingerprint;
+        if (profile == nullptr || node.empty()) return;
+        return family.Add(int64_t{node == profile->fingerprint_id()});
+      }
       case Metric::kProcessStartTime:
         return family.Add(sources_.start_time);
       case Metric::kProcessCpu:

@@ -3,10 +3,12 @@
 // Fills the catalogue at each scrape.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -22,6 +24,18 @@ struct ProfileInUse {
   int64_t swap_count = 0;
 };
 
+// What measuring has done since the start. Labels as the catalogue has them;
+// all that can occur are there, at 0.
+struct MeasuringFacts {
+  bool worker_installed = false;
+  bool measuring = false;
+  std::vector<std::pair<std::array<std::string, 2>, int64_t>> runs;
+  std::vector<std::pair<std::string, int64_t>> skips;
+  std::vector<std::pair<std::string, int64_t>> faults;
+  absl::Duration gpu_time;
+  std::string node_fingerprint;  // empty: not seen
+};
+
 // What a scrape reads. The functions are called on the exposer's threads: they
 // must be thread-safe, short, and do no I/O.
 struct MetricSources {
@@ -29,6 +43,7 @@ struct MetricSources {
   absl::Time start_time;
   std::function<ProfileInUse()> profile;
   std::function<int64_t()> stored_measurements;
+  std::function<MeasuringFacts()> measuring;
   const RequestMetrics* requests = nullptr;  // outlives the collector
 };
 

@@ -519,6 +519,36 @@ void ToProto(const Confidence& confidence, v1::Confidence* message) {
   message->set_residual_measured(confidence.residual_measured);
 }
 
+namespace {
+
+v1::FindingSeverity ToProto(Severity severity) {
+  switch (severity) {
+    case Severity::kNote:
+      return v1::FINDING_SEVERITY_NOTE;
+    case Severity::kWarning:
+      return v1::FINDING_SEVERITY_WARNING;
+    case Severity::kError:
+      return v1::FINDING_SEVERITY_ERROR;
+  }
+  return v1::FINDING_SEVERITY_UNSPECIFIED;
+}
+
+}  // namespace
+
+void ToProto(const NodeProbe& probe, v1::DiagnoseNodeResponse* message) {
+  TimeToProto(probe.time, message->mutable_probe_time());
+  ToProto(probe.fingerprint, message->mutable_fingerprint());
+  message->set_busy(probe.busy);
+  for (const NodeFinding& finding : probe.findings) {
+    v1::NodeFinding* const to = message->add_findings();
+    to->set_kind(std::string(ToString(finding.kind)));
+    to->set_severity(ToProto(finding.severity));
+    to->set_subject(finding.subject);
+    to->set_detail(finding.detail);
+    to->set_remedy(finding.remedy);
+  }
+}
+
 void ToProto(const Fingerprint& fingerprint, v1::Fingerprint* message) {
   message->set_id(FingerprintId(fingerprint));
   for (const Gpu& gpu : fingerprint.gpus) {

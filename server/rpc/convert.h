@@ -15,6 +15,7 @@
 #include "fabricwise/v1/model.pb.h"
 #include "fabricwise/v1/profiler.pb.h"
 #include "google/protobuf/timestamp.pb.h"
+#include "server/domain/finding.h"
 #include "server/domain/fingerprint.h"
 #include "server/domain/measurement.h"
 #include "server/domain/model_shape.h"
@@ -58,6 +59,7 @@ void ToProto(absl::string_view key, const Curve& curve, v1::Curve* message);
 void ToProto(const Profile& profile, v1::ProfileView view,
              v1::NodeProfile* message);
 // `id`: its number in the store.
+void ToProto(const NodeProbe& probe, v1::DiagnoseNodeResponse* message);
 void ToProto(int64_t id, const Measurement& measurement,
              v1::Measurement* message);
 

@@ -39,11 +39,35 @@ absl::Status CheckKeyPrefix(absl::string_view field,
                     absl::StrCat("at most ", kMaxKeyPrefixBytes, " bytes"));
 }
 
-absl::Status CheckBudget(const google::protobuf::Duration& budget) {
+absl::StatusOr<absl::Duration> BudgetFrom(
+    const google::protobuf::Duration& budget) {
   const absl::Duration duration =
       absl::Seconds(budget.seconds()) + absl::Nanoseconds(budget.nanos());
-  if (duration >= kMinBudget && duration <= kMaxBudget) return absl::OkStatus();
+  if (duration >= kMinBudget && duration <= kMaxBudget) return duration;
   return NotAllowed("budget", absl::FormatDuration(duration), "1 s to 1 h");
+}
+
+absl::StatusOr<RunOrder> OrderFrom(const v1::RunMeasurementRequest& request) {
+  RunOrder order;
+  if (!v1::MeasurementKind_IsValid(request.kind())) {
+    return NotAllowed("kind", absl::StrCat(static_cast<int>(request.kind())),
+                      "MEASUREMENT_KIND_QUICK, MEASUREMENT_KIND_FULL");
+  }
+  order.kind = request.kind() == v1::MEASUREMENT_KIND_FULL ? RunKind::kFull
+                                                           : RunKind::kQuick;
+  if (request.key_prefixes_size() > kMaxKeyPrefixes) {
+    return NotAllowed("key_prefixes",
+                      absl::StrCat(request.key_prefixes_size(), " of them"),
+                      absl::StrCat("at most ", kMaxKeyPrefixes));
+  }
+  for (const std::string& prefix : request.key_prefixes()) {
+    RETURN_IF_ERROR(CheckKeyPrefix("key_prefixes", prefix));
+    order.key_prefixes.push_back(prefix);
+  }
+  if (request.has_budget()) {
+    ASSIGN_OR_RETURN(order.budget, BudgetFrom(request.budget()));
+  }
+  return order;
 }
 
 }  // namespace
@@ -119,13 +143,22 @@ absl::StatusOr<AnswerBytes> Handler::AnswerFrom(absl::string_view request,
         ": its encoding is broken, or a text in it is not UTF-8"));
   }
   auto* response = google::protobuf::Arena::CreateMessage<Response>(&arena);
+  absl::Status answered;
+  const v1::Model* model = nullptr;
   if constexpr (std::is_same_v<Request, v1::SweepConcurrencyRequest>) {
-    RETURN_IF_ERROR(Answer(
+    answered = Answer(
         *message, *snapshot->profile, [&] { return CheckDeadline(deadline); },
-        response));
+        response);
+    model = &message->question().model();
   } else {
-    RETURN_IF_ERROR(Answer(*message, *snapshot->profile, response));
+    answered = Answer(*message, *snapshot->profile, response);
+    model = &message->model();
   }
+  // One that could not be answered for want of measurements most of all.
+  if (answered.ok() || absl::IsFailedPrecondition(answered)) {
+    recent_models_.Add(*model);
+  }
+  RETURN_IF_ERROR(answered);
   auto bytes =
       std::make_shared<const std::string>(response->SerializeAsString());
   cache->Insert(request, snapshot->number, bytes);
@@ -187,23 +220,55 @@ absl::Status Handler::ListMeasurements(
   return absl::OkStatus();
 }
 
-absl::Status Handler::RunMeasurement(const v1::RunMeasurementRequest& request) {
-  if (!v1::MeasurementKind_IsValid(request.kind())) {
-    return NotAllowed("kind", absl::StrCat(static_cast<int>(request.kind())),
-                      "MEASUREMENT_KIND_QUICK, MEASUREMENT_KIND_FULL");
-  }
-  if (request.key_prefixes_size() > kMaxKeyPrefixes) {
-    return NotAllowed("key_prefixes",
-                      absl::StrCat(request.key_prefixes_size(), " of them"),
-                      absl::StrCat("at most ", kMaxKeyPrefixes));
-  }
-  for (const std::string& prefix : request.key_prefixes()) {
-    RETURN_IF_ERROR(CheckKeyPrefix("key_prefixes", prefix));
-  }
-  if (request.has_budget()) RETURN_IF_ERROR(CheckBudget(request.budget()));
-  return absl::FailedPreconditionError(
-      "no measuring worker is installed on this node: import a profile with "
-      "ImportProfile instead");
+absl::Status Handler::RunMeasurement(
+    const v1::RunMeasurementRequest& request, std::stop_token stop,
+    std::function<void(v1::RunMeasurementResponse)> on_message,
+    std::function<void(const absl::Status&)> on_end) {
+  ASSIGN_OR_RETURN(const RunOrder order, OrderFrom(request));
+  // The last message and the progress before it are written on one thread.
+  auto last = std::make_shared<v1::RunMeasurementResponse>();
+  const RunListener listener = {
+      .on_progress =
+          [on_message, last](const RunProgress& progress) {
+            v1::RunMeasurementResponse message;
+            message.set_done_count(progress.done_count);
+            message.set_total_count(progress.total_count);
+            *last = message;
+            message.set_key(progress.key);
+            if (progress.measurement) {
+              // Has no number before it is stored.
+              ToProto(0, *progress.measurement, message.mutable_measurement());
+            }
+            on_message(std::move(message));
+          },
+      .on_end =
+          [on_message, on_end, last](const RunResult& result) {
+            last->set_profile_changed(result.profile_changed);
+            last->set_note(result.note);
+            if (result.status.ok() || result.profile_changed) {
+              on_message(*last);
+            }
+            on_end(result.status);
+          }};
+  return backend_->StartRun(order, std::move(stop), listener);
+}
+
+void Handler::DiagnoseNode(const v1::DiagnoseNodeRequest&, std::stop_token stop,
+                           v1::DiagnoseNodeResponse* response,
+                           std::function<void(const absl::Status&)> on_end) {
+  const auto answer = [this, response, on_end](const absl::Status& status) {
+    const std::optional<NodeProbe> probe = backend_->LastProbe();
+    if (status.ok() && probe) ToProto(*probe, response);
+    on_end(status);
+  };
+  const absl::Status started = backend_->StartRun(
+      {.kind = RunKind::kProbe}, std::move(stop),
+      {.on_progress = [](const RunProgress&) {},
+       .on_end = [answer](const RunResult& result) { answer(result.status); }});
+  if (started.ok()) return;
+  // The run under way has looked at the node just before.
+  answer(absl::IsAborted(started) && backend_->LastProbe() ? absl::OkStatus()
+                                                           : started);
 }
 
 absl::Status Handler::ImportProfile(const v1::ImportProfileRequest& request,
@@ -242,6 +307,8 @@ absl::Status Handler::GetStatus(const v1::GetStatusRequest&,
   response->set_serving(snapshot != nullptr);
   response->set_worker_installed(state.worker_installed);
   response->set_scheduler_state(state.scheduler_state);
+  response->set_scheduler_detail(state.scheduler_detail);
+  response->set_node_fingerprint(backend_->NodeFingerprintId());
   response->set_measurement_count(state.measurement_count);
   if (snapshot == nullptr) {
     response->set_reason(std::string(NoProfile().message()));

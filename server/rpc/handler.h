@@ -5,9 +5,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 
 #include "absl/status/status.h"
@@ -19,6 +21,7 @@
 #include "server/base/clock.h"
 #include "server/rpc/answer_cache.h"
 #include "server/rpc/backend.h"
+#include "server/rpc/recent_models.h"
 #include "server/rpc/snapshot.h"
 
 namespace fabricwise {
@@ -78,13 +81,26 @@ class Handler {
   absl::Status ListMeasurements(const v1::ListMeasurementsRequest& request,
                                 v1::ListMeasurementsResponse* response);
 
-  // Never OK: no worker can be installed yet.
-  absl::Status RunMeasurement(const v1::RunMeasurementRequest& request);
+  // Begins a run, which goes on after the call; `stop` ends it. The two are
+  // called on another thread, `on_end` last, and neither after an error.
+  absl::Status RunMeasurement(
+      const v1::RunMeasurementRequest& request, std::stop_token stop,
+      std::function<void(v1::RunMeasurementResponse)> on_message,
+      std::function<void(const absl::Status&)> on_end);
+
+  // Calls `on_end` once, on this thread or another, where OK after filling
+  // `response`; `stop` ends the look.
+  void DiagnoseNode(const v1::DiagnoseNodeRequest& request,
+                    std::stop_token stop, v1::DiagnoseNodeResponse* response,
+                    std::function<void(const absl::Status&)> on_end);
 
   // Does I/O.
   absl::Status ImportProfile(const v1::ImportProfileRequest& request,
                              absl::Time deadline,
                              v1::ImportProfileResponse* response);
+
+  // Of questions answered anew, not from the cache.
+  const RecentModels& recent_models() const { return recent_models_; }
 
   absl::Status GetStatus(const v1::GetStatusRequest& request,
                          v1::GetStatusResponse* response);
@@ -102,6 +118,7 @@ class Handler {
   const Clock* const clock_;
   AnswerCache recommendations_;
   AnswerCache sweeps_;
+  RecentModels recent_models_;
   std::mutex import_mutex_;
 };
 

@@ -7,10 +7,12 @@
 #include <grpcpp/health_check_service_interface.h>
 
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <utility>
 
@@ -416,6 +418,114 @@ class AdvisorService : public AdvisorBase {
       ABSL_GUARDED_BY(mutex_);
 };
 
+// A run and its messages. Keeps itself until gRPC and the run have let go.
+class RunStream : public grpc::ServerWriteReactor<v1::RunMeasurementResponse>,
+                  public std::enable_shared_from_this<RunStream> {
+ public:
+  explicit RunStream(const Shared& shared) : shared_(shared) {}
+
+  void Begin(const v1::RunMeasurementRequest& request) {
+    self_ = shared_from_this();
+    const absl::Status begun = shared_.handler->RunMeasurement(
+        request, stop_.get_token(),
+        [self = self_](v1::RunMeasurementResponse message) {
+          self->Add(std::move(message));
+        },
+        [self = self_](const absl::Status& status) { self->End(status); });
+    if (!begun.ok()) End(begun);
+  }
+
+  void OnWriteDone(bool ok) override {
+    if (!ok) stop_.request_stop();
+    {
+      std::lock_guard lock(mutex_);
+      writing_ = false;
+      messages_.pop_front();
+      // A caller who has gone hears no more.
+      if (!ok) messages_.clear();
+    }
+    Proceed();
+  }
+  void OnCancel() override { stop_.request_stop(); }
+  void OnDone() override {
+    // Destroys this where the run has let go already.
+    const std::shared_ptr<RunStream> last = std::move(self_);
+  }
+
+ private:
+  void Add(v1::RunMeasurementResponse message) {
+    {
+      std::lock_guard lock(mutex_);
+      // Mere progress that nobody has read yet is overtaken.
+      if (messages_.size() > 1 && !messages_.back().has_measurement()) {
+        messages_.pop_back();
+      }
+      messages_.push_back(std::move(message));
+    }
+    Proceed();
+  }
+
+  void End(const absl::Status& status) {
+    {
+      std::lock_guard lock(mutex_);
+      end_ = status;
+    }
+    Proceed();
+  }
+
+  // Writes what waits, or ends. gRPC is called outside the lock, since it may
+  // call back at once.
+  void Proceed() {
+    const v1::RunMeasurementResponse* next = nullptr;
+    {
+      std::lock_guard lock(mutex_);
+      if (writing_) return;
+      if (messages_.empty() && !end_.has_value()) return;
+      writing_ = true;  // for ever after a finish
+      if (!messages_.empty()) next = &messages_.front();
+    }
+    if (next != nullptr) {
+      StartWrite(next);
+      return;
+    }
+    report_.Done(end_->code());
+    Finish(ToGrpc(*end_));
+  }
+
+  const Shared shared_;
+  const Report report_{"RunMeasurement", shared_.observer};
+  std::stop_source stop_;
+  std::shared_ptr<RunStream> self_;
+
+  std::mutex mutex_;
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  // The first is being written while writing_.
+  std::deque<v1::RunMeasurementResponse> messages_ ABSL_GUARDED_BY(mutex_);
+  std::optional<absl::Status> end_;  // set once, under mutex_
+};
+
+// A look at the node, which the caller may break off.
+class DiagnosisCall : public grpc::ServerUnaryReactor {
+ public:
+  explicit DiagnosisCall(const Shared& shared) : shared_(shared) {}
+
+  void Begin(const v1::DiagnoseNodeRequest& request,
+             v1::DiagnoseNodeResponse* response) {
+    shared_.handler->DiagnoseNode(request, stop_.get_token(), response,
+                                  [this](const absl::Status& status) {
+                                    report_.Done(status.code());
+                                    Finish(ToGrpc(status));
+                                  });
+  }
+  void OnCancel() override { stop_.request_stop(); }
+  void OnDone() override { delete this; }
+
+ private:
+  const Shared shared_;
+  const Report report_{"DiagnoseNode", shared_.observer};
+  std::stop_source stop_;
+};
+
 class ProfilerService : public v1::NodeProfiler::CallbackService {
  public:
   explicit ProfilerService(const Shared& shared) : shared_(shared) {}
@@ -445,9 +555,17 @@ class ProfilerService : public v1::NodeProfiler::CallbackService {
   grpc::ServerWriteReactor<v1::RunMeasurementResponse>* RunMeasurement(
       grpc::CallbackServerContext*,
       const v1::RunMeasurementRequest* request) override {
-    const Report report("RunMeasurement", shared_.observer);
-    return new RefusedStream<v1::RunMeasurementResponse>(
-        report, shared_.handler->RunMeasurement(*request));
+    const auto stream = std::make_shared<RunStream>(shared_);
+    stream->Begin(*request);
+    return stream.get();
+  }
+
+  grpc::ServerUnaryReactor* DiagnoseNode(
+      grpc::CallbackServerContext*, const v1::DiagnoseNodeRequest* request,
+      v1::DiagnoseNodeResponse* response) override {
+    auto* const call = new DiagnosisCall(shared_);
+    call->Begin(*request, response);
+    return call;
   }
 
   grpc::ServerUnaryReactor* ImportProfile(
@@ -534,11 +652,15 @@ class GrpcServer : public RpcServer {
 
   const std::vector<int>& ports() const override { return ports_; }
 
+  void StopServing() override {
+    std::lock_guard lock(shutdown_mutex_);
+    EndHealth();
+  }
+
   void Shutdown(absl::Duration budget) override {
     std::lock_guard lock(shutdown_mutex_);
     if (server_ == nullptr) return;
-    subscription_ = SnapshotHolder::Subscription();
-    server_->GetHealthCheckService()->Shutdown();
+    EndHealth();
     advisor_.Stop();
     server_->Shutdown(std::chrono::system_clock::now() +
                       absl::ToChronoNanoseconds(budget));
@@ -547,6 +669,12 @@ class GrpcServer : public RpcServer {
   }
 
  private:
+  // With shutdown_mutex_ held.
+  void EndHealth() {
+    subscription_ = SnapshotHolder::Subscription();
+    if (server_ != nullptr) server_->GetHealthCheckService()->Shutdown();
+  }
+
   void SetHealth(bool serving) {
     grpc::HealthCheckServiceInterface* health =
         server_->GetHealthCheckService();

@@ -54,6 +54,10 @@ class RpcServer {
   // The TCP port of each address, in order; 1 for a UNIX socket.
   virtual const std::vector<int>& ports() const = 0;
 
+  // Turns health to NOT_SERVING for good, and nothing else: the first step of
+  // an orderly end. Shutdown does so too.
+  virtual void StopServing() = 0;
+
   // Turns health to NOT_SERVING, ends watches with UNAVAILABLE, lets the calls
   // under way finish within `budget` and cancels the rest. Returns when no call
   // is left. Never to be called from a call. A second call does nothing.

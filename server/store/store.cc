@@ -356,6 +356,26 @@ absl::StatusOr<std::vector<int64_t>> Store::Append(
   return Annotate(ids.status(), "appending measurements");
 }
 
+absl::Status Store::Select(int64_t profile_id) {
+  absl::MutexLock lock(&writer_mutex_);
+  const absl::Status status = SelectLocked(profile_id);
+  return status.ok() ? status : Annotate(status, "selecting a profile");
+}
+
+absl::Status Store::SelectLocked(int64_t profile_id) {
+  ASSIGN_OR_RETURN(sqlite::Transaction transaction,
+                   sqlite::Transaction::Begin(writer_.connection));
+  {
+    sqlite::Cursor profile(writer_.has_profile);
+    ASSIGN_OR_RETURN(const bool found, profile.Bind(profile_id).Next());
+    if (!found) {
+      return absl::NotFoundError(absl::StrCat("no profile ", profile_id));
+    }
+  }
+  RETURN_IF_ERROR(sqlite::Cursor(writer_.select).Bind(profile_id).Finish());
+  return transaction.Commit();
+}
+
 absl::StatusOr<std::vector<int64_t>> Store::AppendLocked(
     int64_t profile_id, absl::Span<const Measurement> measurements) {
   for (const Measurement& m : measurements) RETURN_IF_ERROR(CheckKeepable(m));

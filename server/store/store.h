@@ -63,7 +63,11 @@ class Store {
   absl::StatusOr<std::vector<int64_t>> Append(
       int64_t profile_id, absl::Span<const Measurement> measurements);
 
-  // The id of the profile imported last; nullopt: there is none.
+  // Makes a profile the current one, as an import does. NOT_FOUND: no such
+  // profile.
+  absl::Status Select(int64_t profile_id);
+
+  // The id of the profile imported or selected last; nullopt: there is none.
   absl::StatusOr<std::optional<int64_t>> CurrentProfile();
 
   // The id of the profile of this fingerprint imported last; nullopt: none.
@@ -124,6 +128,8 @@ class Store {
   absl::Status Annotate(const absl::Status& status,
                         absl::string_view doing) const;
 
+  absl::Status SelectLocked(int64_t profile_id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(writer_mutex_);
   absl::StatusOr<int64_t> ImportLocked(const StoredProfile& profile)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(writer_mutex_);
   absl::StatusOr<std::vector<int64_t>> AppendLocked(

@@ -222,6 +222,12 @@ class PythonClientTest(unittest.TestCase):
         lambda: list(self.profiler.RunMeasurement(
             profiler_pb2.RunMeasurementRequest(), timeout=TIMEOUT_SECONDS)))
 
+  def test_diagnose_node_without_a_worker(self):
+    self.refused(
+        grpc.StatusCode.FAILED_PRECONDITION, "worker",
+        lambda: self.profiler.DiagnoseNode(
+            profiler_pb2.DiagnoseNodeRequest(), timeout=TIMEOUT_SECONDS))
+
   def test_import_profile_that_is_cut_off(self):
     file = PROFILE.read_bytes()
     self.refused(

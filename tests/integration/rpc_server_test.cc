@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
@@ -230,12 +231,141 @@ TEST_F(RpcServerTest, EveryRpcAnswersOverTcpAndOverAUnixSocket) {
       EXPECT_THAT(status.error_message(), HasSubstr("no measuring worker"));
     }
 
+    v1::DiagnoseNodeResponse diagnosis;
+    EXPECT_EQ(
+        profiler_->DiagnoseNode(Context().get(), {}, &diagnosis).error_code(),
+        grpc::StatusCode::FAILED_PRECONDITION);
+
     EXPECT_TRUE(Import(WriteProfile(SampleProfileData("node"))).ok());
 
     v1::GetStatusResponse status;
     EXPECT_TRUE(profiler_->GetStatus(Context().get(), {}, &status).ok());
     EXPECT_TRUE(status.serving());
   }
+}
+
+// Runs what it is asked to on a thread of its own, as the daemon does.
+class RunningBackend : public FakeBackend {
+ public:
+  absl::Status StartRun(const RunOrder&, std::stop_token stop,
+                        RunListener listener) override {
+    thread_ = std::jthread([this, stop, listener] {
+      Measurement measured;
+      measured.key = LaunchKey{};
+      measured.statistics.median_seconds = 1e-6;
+      for (int i = 1; i <= messages; ++i) {
+        listener.on_progress({.done_count = i,
+                              .total_count = messages,
+                              .key = "launch/graph_node",
+                              .measurement = measured});
+      }
+      if (until_stopped) {
+        std::promise<void> stopped;
+        const std::stop_callback on_stop(stop, [&] { stopped.set_value(); });
+        stopped.get_future().wait();
+        was_stopped.set_value();
+      }
+      listener.on_end(result);
+    });
+    return absl::OkStatus();
+  }
+
+  int messages = 0;
+  bool until_stopped = false;
+  std::promise<void> was_stopped;
+  RunResult result;
+
+ private:
+  std::jthread thread_;
+};
+
+class RunStreamTest : public RpcServerTest {
+ protected:
+  void StartRunning() {
+    auto server =
+        RpcServer::Start(options_, &running_handler_, &snapshots_, &observer_);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    Connect(absl::StrCat("127.0.0.1:", server_->ports()[0]));
+  }
+
+  ~RunStreamTest() override { server_.reset(); }
+
+  RunningBackend running_;
+  Handler running_handler_{&snapshots_, &running_, Clock::Real(),
+                           Handler::Options()};
+};
+
+TEST_F(RunStreamTest, EveryMeasurementArrivesInOrderThenTheEnd) {
+  running_.messages = 2000;  // far more than any buffer of gRPC's holds
+  running_.result = {.kept_count = 2000, .profile_changed = true};
+  StartRunning();
+  const auto context = Context();
+  const auto stream = profiler_->RunMeasurement(context.get(), {});
+  v1::RunMeasurementResponse message;
+  for (int i = 1; i <= running_.messages; ++i) {
+    ASSERT_TRUE(stream->Read(&message));
+    ASSERT_EQ(message.done_count(), i);
+    ASSERT_TRUE(message.has_measurement());
+  }
+  ASSERT_TRUE(stream->Read(&message));
+  EXPECT_TRUE(message.profile_changed());
+  EXPECT_FALSE(stream->Read(&message));
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
+TEST_F(RunStreamTest, ACallerWhoGoesEndsTheRun) {
+  running_.messages = 1;
+  running_.until_stopped = true;
+  running_.result = {.status = absl::CancelledError("the run was cancelled")};
+  StartRunning();
+  const auto context = Context();
+  const auto stream = profiler_->RunMeasurement(context.get(), {});
+  v1::RunMeasurementResponse message;
+  ASSERT_TRUE(stream->Read(&message));
+  context->TryCancel();
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  running_.was_stopped.get_future().wait();
+}
+
+TEST_F(RunStreamTest, AFailedRunGivesItsStatus) {
+  running_.result = {.status = absl::InternalError("the worker died")};
+  StartRunning();
+  const auto context = Context();
+  const auto stream = profiler_->RunMeasurement(context.get(), {});
+  v1::RunMeasurementResponse message;
+  EXPECT_FALSE(stream->Read(&message));
+  const grpc::Status status = stream->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INTERNAL);
+  EXPECT_EQ(status.error_message(), "the worker died");
+}
+
+TEST_F(RunStreamTest, ADiagnosisWaitsForTheLookAndCanBeBrokenOff) {
+  running_.last_probe = NodeProbe{.time = absl::FromUnixSeconds(5)};
+  StartRunning();
+  v1::DiagnoseNodeResponse response;
+  EXPECT_TRUE(profiler_->DiagnoseNode(Context().get(), {}, &response).ok());
+  EXPECT_EQ(response.probe_time().seconds(), 5);
+
+  running_.until_stopped = true;
+  grpc::ClientContext brief;
+  brief.set_deadline(std::chrono::system_clock::now() +
+                     std::chrono::milliseconds(50));
+  EXPECT_EQ(profiler_->DiagnoseNode(&brief, {}, &response).error_code(),
+            grpc::StatusCode::DEADLINE_EXCEEDED);
+  running_.was_stopped.get_future().wait();
+}
+
+TEST_F(RpcServerTest, ServingMayEndBeforeTheServerDoes) {
+  snapshots_.Set(SampleProfile("node"));
+  Start();
+  EXPECT_EQ(Health(""), "SERVING");
+  server_->StopServing();
+  EXPECT_EQ(Health(""), "NOT_SERVING");
+  snapshots_.Set(SampleProfile("another"));
+  EXPECT_EQ(Health(""), "NOT_SERVING") << "for good";
+  v1::RecommendParallelismResponse response;
+  EXPECT_TRUE(Recommend(GoodRequest(), &response).ok());
 }
 
 TEST_F(RpcServerTest, BadRequestsGetTheirStatusAndMessageOverTheWire) {

@@ -3,7 +3,10 @@
 // A backend in memory.
 #pragma once
 
+#include <optional>
+#include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/rpc/backend.h"
@@ -29,6 +32,17 @@ class FakeBackend : public Backend {
 
   std::string NodeFingerprintId() override { return node_fingerprint_id; }
 
+  absl::Status StartRun(const RunOrder& order, std::stop_token stop,
+                        RunListener listener) override {
+    if (!run_status.ok()) return run_status;
+    run_order = order;
+    run_stop = std::move(stop);
+    run_listener = std::move(listener);
+    return absl::OkStatus();
+  }
+
+  std::optional<NodeProbe> LastProbe() override { return last_probe; }
+
   DaemonState State() override { return state; }
 
   absl::StatusOr<MeasurementPage> page = MeasurementPage();
@@ -38,6 +52,12 @@ class FakeBackend : public Backend {
   absl::Status store_status;
   std::vector<std::string> stored;
   std::string node_fingerprint_id;
+  absl::Status run_status =
+      absl::FailedPreconditionError("no measuring worker is installed");
+  std::optional<RunOrder> run_order;  // the last that began
+  std::stop_token run_stop;
+  RunListener run_listener;
+  std::optional<NodeProbe> last_probe;
   DaemonState state;
 };
 

@@ -37,6 +37,9 @@ struct Script {
   v1::WatchRecommendationRequest watch;
   v1::RunMeasurementRequest measure;
   v1::GetStatusResponse status;
+  v1::DiagnoseNodeResponse diagnosis;
+  absl::Status diagnosis_failure;
+  std::string note;
   ServiceAddress address;
 };
 
@@ -87,8 +90,13 @@ class ScriptedService final : public Service {
     response.mutable_measurement()->set_key("launch/graph_node");
     response.mutable_measurement()->set_median_seconds(1.2e-6);
     response.set_profile_changed(true);
+    response.set_note(script_->note);
     each(response);
     return absl::OkStatus();
+  }
+  absl::StatusOr<v1::DiagnoseNodeResponse> Diagnose() override {
+    if (!script_->diagnosis_failure.ok()) return script_->diagnosis_failure;
+    return script_->diagnosis;
   }
   absl::StatusOr<v1::NodeProfile> ImportProfile(
       const v1::ImportProfileRequest&) override {
@@ -373,6 +381,48 @@ TEST_F(CommandTest, DoctorLooksAtDaemonAndProfile) {
   EXPECT_EQ(result.err, "fabricwise: some questions cannot be answered\n");
   EXPECT_THAT(Run({"doctor", "--profile", "p"}).out,
               ::testing::Not(HasSubstr("daemon")));
+}
+
+TEST_F(CommandTest, DoctorTellsWhatTheWorkerSees) {
+  script_.status.set_serving(true);
+  script_.status.set_worker_installed(true);
+  script_.status.set_scheduler_state("idle");
+  script_.status.set_scheduler_detail("next run in 3h");
+  script_.status.set_fingerprint("a");
+  script_.status.set_node_fingerprint("b");
+  script_.diagnosis.mutable_fingerprint()->add_gpus()->set_name("NVIDIA H200");
+  script_.diagnosis.mutable_fingerprint()->set_fabric("nvlink");
+  v1::NodeFinding* const finding = script_.diagnosis.add_findings();
+  finding->set_severity(v1::FINDING_SEVERITY_ERROR);
+  finding->set_subject("GPU 1 to 0");
+  finding->set_detail("copies are damaged");
+  finding->set_remedy("turn ACS off");
+  Result result = Run({"doctor"});
+  EXPECT_THAT(result.out, HasSubstr("installed, idle: next run in 3h"));
+  EXPECT_THAT(result.out, HasSubstr("not of this node as it is now"));
+  EXPECT_THAT(result.out, HasSubstr("1x NVIDIA H200, nvlink"));
+  EXPECT_THAT(result.out, HasSubstr("bad  hardware     GPU 1 to 0: copies are "
+                                    "damaged. Remedy: turn ACS off"));
+
+  script_.diagnosis_failure = absl::InternalError("the worker died of SIGSEGV");
+  EXPECT_THAT(Run({"doctor"}).out,
+              HasSubstr("not to be seen: the worker died of SIGSEGV"));
+}
+
+TEST_F(CommandTest, MeasureDrawsABarOnATerminal) {
+  terminal_ = {.is_terminal = true, .columns = 60, .locale = "en_US.UTF-8"};
+  const Result result = Run({"measure"});
+  EXPECT_EQ(result.code, kAnswered);
+  EXPECT_THAT(result.out, HasSubstr("100 %  1 of 1"));
+  EXPECT_THAT(result.out,
+              ::testing::EndsWith(" 1 measured; a new profile is in use\n"));
+}
+
+TEST_F(CommandTest, MeasureSaysWhatCouldNotBeMeasured) {
+  script_.note = "own collectives: the worker died of SIGSEGV";
+  EXPECT_THAT(Run({"measure"}).out,
+              HasSubstr(" ! not all could be measured: own collectives: the "
+                        "worker died of SIGSEGV\n"));
 }
 
 TEST_F(CommandTest, WatchPrintsEachAnswerUntilItsCount) {

@@ -223,6 +223,8 @@ TEST_F(LocalServiceTest, WhatOnlyADaemonCanDoIsRefused) {
       absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(service->Watch({}, [](const auto&) { return true; }).message(),
             "watch needs a daemon; a profile cannot do it");
+  EXPECT_EQ(service->Diagnose().status().code(),
+            absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(service->ImportProfile({}).status().code(),
             absl::StatusCode::kInvalidArgument);
 }

@@ -87,7 +87,9 @@ TEST_F(ConfigTest, FlagsWinOverTheFileAndTheFileOverTheDefaults) {
       "# comment\n\n  drain-seconds = 2.5\r\ncache-bytes=0\n"
       "database = \"/d/with space #1.db\"\nlog-level = debug\n"
       "listen = unix:/a\nlisten = 127.0.0.1:0\nmetrics-listen = none\n",
-      {"--log-level", "error", "--slow-threads=3"});
+      {"--log-level", "error", "--slow-threads=3", "--worker", "/w",
+       "--measure", "on-request", "--quick-interval-seconds", "90",
+       "--gpu-budget-ratio", "0.01"});
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->action, CommandLine::Action::kRun);
   const Config& c = result->config;
@@ -96,6 +98,11 @@ TEST_F(ConfigTest, FlagsWinOverTheFileAndTheFileOverTheDefaults) {
   EXPECT_EQ(c.database, "/d/with space #1.db");
   EXPECT_EQ(c.log_level, LogLevel::kError);
   EXPECT_EQ(c.slow_threads, 3);
+  EXPECT_EQ(c.worker, "/w");
+  EXPECT_EQ(c.measure, MeasureMode::kOnRequest);
+  EXPECT_EQ(c.quick_interval, absl::Seconds(90));
+  EXPECT_EQ(c.full_interval, absl::Hours(24));
+  EXPECT_EQ(c.gpu_budget_ratio, 0.01);
   EXPECT_THAT(Listen(c), ElementsAre("unix:/a", "127.0.0.1:0"));
   EXPECT_FALSE(c.metrics_listen);
   EXPECT_EQ(c.max_request_bytes, 4 << 20);
@@ -148,6 +155,13 @@ TEST_F(ConfigTest, BadValueIsNamedWithItsPlaceAndWhatIsAllowed) {
     const char* value;
     const char* message;
   } cases[] = {
+      {"worker", "", "worker is empty; allowed: a path, auto, none"},
+      {"measure", "often",
+       "measure is 'often'; allowed: scheduled, on-request"},
+      {"quick-interval-seconds", "1",
+       "quick-interval-seconds is 1; allowed: 60 to "},
+      {"gpu-budget-ratio", "2", "gpu-budget-ratio is 2; allowed: 0 to 1"},
+      {"gpu-budget-ratio", "few", "gpu-budget-ratio is 'few'; allowed: 0 to 1"},
       {"drain-seconds", "soon", "drain-seconds is 'soon'; allowed: 0 to 3600"},
       {"drain-seconds", "nan", "drain-seconds is nan; allowed: 0 to 3600"},
       {"drain-seconds", "-1", "drain-seconds is -1; allowed: 0 to 3600"},

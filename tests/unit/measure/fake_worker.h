@@ -111,7 +111,7 @@ class FakeWorker {
       }
       return WorkerRun{
           .end = WorkerEnd::kDied,
-          .status = absl::UnavailableError("the worker died of SIGSEGV"),
+          .status = absl::InternalError("the worker died of SIGSEGV"),
           .wall = absl::Seconds(3)};
     };
   }

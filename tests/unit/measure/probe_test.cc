@@ -40,7 +40,8 @@ Probe Node(int count, int links) {
 
 std::vector<FindingKind> Kinds(const Probe& probe) {
   std::vector<FindingKind> kinds;
-  for (const Finding& finding : Diagnose(probe)) kinds.push_back(finding.kind);
+  for (const NodeFinding& finding : Diagnose(probe))
+    kinds.push_back(finding.kind);
   return kinds;
 }
 
@@ -115,7 +116,7 @@ TEST(Findings, LinksThatAreThereAndDoNotWorkAreTheWorst) {
   Probe probe = Node(2, 18);
   probe.mutable_gpus(0)->set_foreign_process_count(1);
   probe.mutable_peers(1)->set_access(0, false);
-  const std::vector<Finding> findings = Diagnose(probe);
+  const std::vector<NodeFinding> findings = Diagnose(probe);
   ASSERT_FALSE(findings.empty());
   EXPECT_EQ(findings[0].kind, FindingKind::kPeerAccess);
   EXPECT_EQ(findings[0].severity, Severity::kError);
@@ -131,7 +132,7 @@ TEST(Findings, ManyBrokenPairsAreNamedInShort) {
   for (auto& peers : *probe.mutable_peers()) {
     for (int j = 0; j < 8; ++j) peers.set_access(j, false);
   }
-  const std::vector<Finding> findings = Diagnose(probe);
+  const std::vector<NodeFinding> findings = Diagnose(probe);
   ASSERT_FALSE(findings.empty());
   EXPECT_EQ(findings[0].severity, Severity::kWarning) << "no link is broken";
   EXPECT_THAT(findings[0].subject, HasSubstr(" and 48 more"));
@@ -167,12 +168,12 @@ TEST(Findings, AccessControlAndIommuMatterWherePcieCarriesThePeers) {
     probe.add_facts("iommu=on");
     return Diagnose(probe);
   };
-  for (const Finding& finding : node(18)) {
+  for (const NodeFinding& finding : node(18)) {
     EXPECT_EQ(finding.severity, Severity::kNote);
     EXPECT_EQ(finding.remedy, "");
   }
   ASSERT_EQ(node(0).size(), 2u);
-  for (const Finding& finding : node(0)) {
+  for (const NodeFinding& finding : node(0)) {
     EXPECT_EQ(finding.severity, Severity::kWarning);
     EXPECT_NE(finding.remedy, "");
   }

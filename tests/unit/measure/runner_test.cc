@@ -90,7 +90,7 @@ TEST_F(RunnerTest, TellsWhyItCouldNotLook) {
   worker_.Then(FakeWorker::Dies());
   Runner::Look look = runner_.Probe({});
   EXPECT_EQ(look.probe.status(),
-            absl::UnavailableError("the worker died of SIGSEGV"));
+            absl::InternalError("the worker died of SIGSEGV"));
   EXPECT_THAT(look.report.faults, ElementsAre(Pair(WorkerEnd::kDied, 1)));
 
   worker_.Then(FakeWorker::Says(
@@ -151,7 +151,7 @@ TEST_F(RunnerTest, NothingOfAWorkerThatDiedIsKeptAndTheRestIsRun) {
   worker_.Then(FakeWorker::Dies());
   const RunReport report = Run();
   EXPECT_EQ(report.verdict, RunVerdict::kKept);
-  EXPECT_EQ(report.status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(report.status.code(), absl::StatusCode::kInternal);
   EXPECT_EQ(report.status.message(),
             "first, 1 of 2 keys done: the worker died of SIGSEGV");
   EXPECT_THAT(kept_, ElementsAre(kMemory));
@@ -317,7 +317,7 @@ TEST_F(RunnerTest, AWorkerThatSkipsEverythingHasFailedOnThisNode) {
   worker_.Then(skips);
   const RunReport report = Run();
   EXPECT_EQ(report.verdict, RunVerdict::kFailed);
-  EXPECT_EQ(report.status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(report.status.code(), absl::StatusCode::kFailedPrecondition);
 }
 
 }  // namespace

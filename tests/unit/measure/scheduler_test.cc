@@ -224,7 +224,7 @@ TEST_F(SchedulerTest, SaysWhyItDidNot) {
 
   worker_.Then(FakeWorker::Dies());
   EXPECT_EQ(Submitted({}).status,
-            absl::UnavailableError("the worker died of SIGSEGV"));
+            absl::InternalError("the worker died of SIGSEGV"));
 
   EXPECT_EQ(Submitted({.key_prefixes = {"nothing"}}).status.code(),
             absl::StatusCode::kFailedPrecondition);

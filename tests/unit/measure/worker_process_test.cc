@@ -100,7 +100,7 @@ TEST(WorkerProcess, TakesPlansOfAnyLength) {
 TEST(WorkerProcess, SaysWhatTheWorkerDiedOf) {
   const Ran ran = RunScript("log=no\x01memory probe results=1 crash");
   EXPECT_EQ(ran.run.end, WorkerEnd::kDied);
-  EXPECT_EQ(ran.run.status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ran.run.status.code(), absl::StatusCode::kInternal);
   EXPECT_EQ(ran.message(),
             "the worker died of SIGSEGV after 3 frames; its last words: "
             "'no\\x01memory'");
@@ -119,7 +119,7 @@ TEST(WorkerProcess, ReportsWhatIsNotThere) {
       {.on_frame = [](const WorkerFrame&) { return absl::OkStatus(); },
        .on_log = [](absl::string_view) {}});
   EXPECT_EQ(run.end, WorkerEnd::kNotStarted);
-  EXPECT_EQ(run.status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(run.status.code(), absl::StatusCode::kInternal);
   EXPECT_EQ(run.status.message(),
             "cannot run /nowhere/worker: No such file or directory");
   EXPECT_TRUE(NoChildren());
@@ -176,7 +176,7 @@ TEST(WorkerProcess, NoFrameForTooLongIsAHang) {
   options.limits.between_frames = absl::Milliseconds(50);
   const Ran ran = RunScript("probe hang", options);
   EXPECT_EQ(ran.run.end, WorkerEnd::kHung);
-  EXPECT_EQ(ran.run.status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(ran.run.status.code(), absl::StatusCode::kInternal);
   EXPECT_EQ(ran.message(), "the worker hung: no frame for 50ms after 1 frame");
   EXPECT_TRUE(NoChildren());
 }
@@ -194,7 +194,7 @@ TEST(WorkerProcess, FramesForEverMeetTheLimitOfTheRun) {
   options.limits.run = absl::Milliseconds(150);
   const Ran ran = RunScript("probe chatter=10", options);
   EXPECT_EQ(ran.run.end, WorkerEnd::kHung);
-  EXPECT_EQ(ran.run.status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(ran.run.status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(ran.message(), HasSubstr("the worker was not done after 150ms"));
 }
 

@@ -118,6 +118,31 @@ TEST_F(CollectorTest, WritesTheProfileInUse) {
   EXPECT_THAT(lines, Each(Not(HasSubstr("size_bytes=\"4194304\""))));
 }
 
+TEST_F(CollectorTest, WritesWhatMeasuringDid) {
+  const auto profile = BuildProfile({AllReduce(2, 1024, 1e-5, 500)});
+  MetricSources sources = Sources(&requests_, profile);
+  for (const char* line :
+       {"fabricwise_worker_installed 1", "fabricwise_measuring 1",
+        "fabricwise_measurement_runs_total{kind=\"quick\",result=\"kept\"} 7",
+        "fabricwise_measurement_runs_total{kind=\"full\",result=\"failed\"} 0",
+        "fabricwise_measurement_skips_total{reason=\"busy\"} 5",
+        "fabricwise_measurement_gpu_seconds_total 2.5",
+        "fabricwise_worker_faults_total{fault=\"died\"} 2",
+        "fabricwise_profile_matches_node 0"}) {
+    EXPECT_THAT(Lines(sources), Contains(line));
+  }
+  sources.measuring = [profile] {
+    MeasuringFacts facts;
+    facts.node_fingerprint = profile->fingerprint_id();
+    return facts;
+  };
+  EXPECT_THAT(Lines(sources), Contains("fabricwise_profile_matches_node 1"));
+  sources.measuring = [] { return MeasuringFacts(); };
+  const std::vector<std::string> lines = Lines(sources);
+  EXPECT_THAT(lines, Contains("fabricwise_worker_installed 0"));
+  EXPECT_THAT(lines, Each(Not(StartsWith("fabricwise_profile_matches"))));
+}
+
 TEST_F(CollectorTest, WithoutAProfileSaysSoAndGivesNoCurve) {
   const std::vector<std::string> lines = Lines(Sources(&requests_, nullptr));
   EXPECT_THAT(lines, Contains("fabricwise_profile_loaded 0"));

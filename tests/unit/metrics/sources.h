@@ -47,6 +47,17 @@ inline MetricSources Sources(const RequestMetrics* requests,
   };
   sources.stored_measurements = [] { return int64_t{42}; };
   sources.requests = requests;
+  sources.measuring = [] {
+    MeasuringFacts facts;
+    facts.worker_installed = true;
+    facts.measuring = true;
+    facts.runs = {{{"quick", "kept"}, 7}, {{"full", "failed"}, 0}};
+    facts.skips = {{"busy", 5}};
+    facts.faults = {{"died", 2}};
+    facts.gpu_time = absl::Milliseconds(2500);
+    facts.node_fingerprint = "0123456789abcdef";
+    return facts;
+  };
   return sources;
 }
 

@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "server/profile/profile_file.h"
 #include "tests/support/bad_requests.h"
@@ -34,7 +36,20 @@ class HandlerTest : public ::testing::Test {
     return response;
   }
 
+  absl::Status Measure(const v1::RunMeasurementRequest& request) {
+    messages_.clear();
+    end_.reset();
+    return handler_.RunMeasurement(
+        request, {},
+        [this](v1::RunMeasurementResponse message) {
+          messages_.push_back(std::move(message));
+        },
+        [this](const absl::Status& status) { end_ = status; });
+  }
+
   SnapshotHolder snapshots_;
+  std::vector<v1::RunMeasurementResponse> messages_;  // of the last Measure
+  std::optional<absl::Status> end_;                   // likewise
   FakeBackend backend_;
   FakeClock clock_;
   Handler handler_{&snapshots_, &backend_, &clock_, Handler::Options()};
@@ -252,7 +267,7 @@ TEST_F(HandlerTest, OddPagesAreRefused) {
 }
 
 TEST_F(HandlerTest, MeasuringNeedsAWorker) {
-  const absl::Status status = handler_.RunMeasurement({});
+  const absl::Status status = Measure({});
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("no measuring worker is installed"));
@@ -261,24 +276,153 @@ TEST_F(HandlerTest, MeasuringNeedsAWorker) {
 TEST_F(HandlerTest, AnOddMeasurementIsRefusedBeforeAnythingElse) {
   v1::RunMeasurementRequest request;
   request.set_kind(static_cast<v1::MeasurementKind>(3));
-  EXPECT_EQ(handler_.RunMeasurement(request).message(),
+  EXPECT_EQ(Measure(request).message(),
             "kind is 3; allowed: MEASUREMENT_KIND_QUICK, "
             "MEASUREMENT_KIND_FULL");
   request.clear_kind();
   for (int i = 0; i < 65; ++i) request.add_key_prefixes("x");
-  EXPECT_EQ(handler_.RunMeasurement(request).message(),
+  EXPECT_EQ(Measure(request).message(),
             "key_prefixes is 65 of them; allowed: at most 64");
   request.clear_key_prefixes();
   request.add_key_prefixes(std::string(257, 'x'));
-  EXPECT_EQ(handler_.RunMeasurement(request).message(),
+  EXPECT_EQ(Measure(request).message(),
             "key_prefixes is 257 bytes long; allowed: at most 256 bytes");
   request.clear_key_prefixes();
   request.mutable_budget()->set_nanos(999'999'999);
-  EXPECT_THAT(std::string(handler_.RunMeasurement(request).message()),
-              HasSubstr("budget"));
+  EXPECT_THAT(std::string(Measure(request).message()), HasSubstr("budget"));
   request.mutable_budget()->set_seconds(3600);
-  EXPECT_THAT(std::string(handler_.RunMeasurement(request).message()),
+  EXPECT_THAT(std::string(Measure(request).message()),
               HasSubstr("allowed: 1 s to 1 h"));
+}
+
+TEST_F(HandlerTest, ARunGetsTheOrderAndTellsItsProgress) {
+  backend_.run_status = absl::OkStatus();
+  v1::RunMeasurementRequest request;
+  request.set_kind(v1::MEASUREMENT_KIND_FULL);
+  request.add_key_prefixes("launch/");
+  request.mutable_budget()->set_seconds(30);
+  ASSERT_TRUE(Measure(request).ok());
+  ASSERT_TRUE(backend_.run_order.has_value());
+  EXPECT_EQ(backend_.run_order->kind, RunKind::kFull);
+  EXPECT_THAT(backend_.run_order->key_prefixes, ElementsAre("launch/"));
+  EXPECT_EQ(backend_.run_order->budget, absl::Seconds(30));
+
+  Measurement measured;
+  measured.key = LaunchKey{};
+  measured.statistics.median_seconds = 1e-6;
+  backend_.run_listener.on_progress(
+      {.done_count = 0, .total_count = 1, .key = "launch/graph_node"});
+  backend_.run_listener.on_progress({.done_count = 1,
+                                     .total_count = 1,
+                                     .key = "launch/graph_node",
+                                     .measurement = measured});
+  backend_.run_listener.on_end(
+      {.kept_count = 1, .profile_changed = true, .note = "no fp8"});
+  ASSERT_EQ(messages_.size(), 3u);
+  EXPECT_FALSE(messages_[0].has_measurement());
+  EXPECT_EQ(messages_[0].key(), "launch/graph_node");
+  EXPECT_EQ(messages_[1].measurement().median_seconds(), 1e-6);
+  EXPECT_EQ(messages_[1].measurement().id(), 0) << "not stored yet";
+  EXPECT_EQ(messages_[2].done_count(), 1);
+  EXPECT_TRUE(messages_[2].profile_changed());
+  EXPECT_EQ(messages_[2].note(), "no fp8");
+  EXPECT_EQ(end_, absl::OkStatus());
+}
+
+TEST_F(HandlerTest, ARunThatFailedSaysWhetherItChangedTheProfile) {
+  backend_.run_status = absl::OkStatus();
+  ASSERT_TRUE(Measure({}).ok());
+  const absl::Status busy = absl::FailedPreconditionError("GPUs are busy");
+  backend_.run_listener.on_end({.status = busy});
+  EXPECT_THAT(messages_, IsEmpty());
+  EXPECT_EQ(end_, busy);
+
+  ASSERT_TRUE(Measure({}).ok());
+  backend_.run_listener.on_end({.status = busy, .profile_changed = true});
+  ASSERT_EQ(messages_.size(), 1u);
+  EXPECT_TRUE(messages_[0].profile_changed());
+  EXPECT_EQ(end_, busy);
+}
+
+TEST_F(HandlerTest, ADiagnosisIsALookAtTheNode) {
+  v1::DiagnoseNodeResponse response;
+  std::optional<absl::Status> end;
+  const auto on_end = [&](const absl::Status& status) { end = status; };
+  handler_.DiagnoseNode({}, {}, &response, on_end);
+  ASSERT_TRUE(end.has_value());
+  EXPECT_EQ(end->code(), absl::StatusCode::kFailedPrecondition);
+
+  // The look takes its time.
+  backend_.run_status = absl::OkStatus();
+  end.reset();
+  handler_.DiagnoseNode({}, {}, &response, on_end);
+  EXPECT_FALSE(end.has_value());
+  EXPECT_EQ(backend_.run_order->kind, RunKind::kProbe);
+  NodeProbe probe;
+  probe.time = absl::FromUnixSeconds(77);
+  probe.busy = true;
+  probe.fingerprint.fabric = "pcie";
+  probe.findings = {{.kind = FindingKind::kIommu,
+                     .severity = Severity::kWarning,
+                     .subject = "node",
+                     .detail = "on",
+                     .remedy = "off"}};
+  backend_.last_probe = probe;
+  backend_.run_listener.on_end({});
+  EXPECT_EQ(end, absl::OkStatus());
+  EXPECT_EQ(response.probe_time().seconds(), 77);
+  EXPECT_TRUE(response.busy());
+  EXPECT_EQ(response.fingerprint().fabric(), "pcie");
+  ASSERT_EQ(response.findings_size(), 1);
+  EXPECT_EQ(response.findings(0).kind(), "iommu");
+  EXPECT_EQ(response.findings(0).severity(), v1::FINDING_SEVERITY_WARNING);
+  EXPECT_EQ(response.findings(0).remedy(), "off");
+
+  // While a run is under way, what that saw.
+  backend_.run_status = absl::AbortedError("another run is under way");
+  response.Clear();
+  handler_.DiagnoseNode({}, {}, &response, on_end);
+  EXPECT_EQ(end, absl::OkStatus());
+  EXPECT_EQ(response.probe_time().seconds(), 77);
+
+  // A look that failed shows nothing old.
+  backend_.run_status = absl::OkStatus();
+  response.Clear();
+  handler_.DiagnoseNode({}, {}, &response, on_end);
+  backend_.run_listener.on_end({.status = absl::InternalError("died")});
+  EXPECT_EQ(end, absl::InternalError("died"));
+  EXPECT_FALSE(response.has_probe_time());
+}
+
+TEST_F(HandlerTest, RemembersWhichModelsWereAskedAbout) {
+  snapshots_.Set(SampleProfile("node"));
+  ASSERT_TRUE(Recommend(GoodRequest()).ok());
+  ASSERT_TRUE(Recommend(GoodRequest()).ok());
+  v1::RecommendParallelismRequest unknown = GoodRequest();
+  unknown.mutable_model()->set_preset("no such model");
+  EXPECT_FALSE(Recommend(unknown).ok());
+  const std::vector<v1::Model> models = handler_.recent_models().Get();
+  ASSERT_EQ(models.size(), 1u);
+  EXPECT_EQ(models[0].SerializeAsString(),
+            GoodRequest().model().SerializeAsString());
+}
+
+TEST(RecentModelsTest, KeepsTheLastOnesNewestFirst) {
+  RecentModels models;
+  v1::Model model;
+  for (int i = 0; i < 20; ++i) {
+    model.set_preset(std::to_string(i));
+    models.Add(model);
+  }
+  model.set_preset("10");
+  models.Add(model);
+  model.set_hugging_face_config(std::string(RecentModels::kMostBytes, 'x'));
+  models.Add(model);
+  const std::vector<v1::Model> kept = models.Get();
+  ASSERT_EQ(kept.size(), RecentModels::kMost);
+  EXPECT_EQ(kept[0].preset(), "10");
+  EXPECT_EQ(kept[1].preset(), "19");
+  EXPECT_EQ(kept.back().preset(), "4");
 }
 
 TEST_F(HandlerTest, AnImportIsStoredAndThenInUse) {

@@ -76,6 +76,23 @@ void ExpectEqual(const Measurement& a, const Measurement& b) {
   EXPECT_EQ(a.start_time, b.start_time);
 }
 
+TEST_F(StoreTest, AProfileCanBeMadeTheCurrentOneAgain) {
+  std::unique_ptr<Store> store = Open();
+  StoredProfile profile = FullProfile();
+  const int64_t first = store->Import(profile).value();
+  profile.name = "another";
+  const int64_t second = store->Import(profile).value();
+  EXPECT_EQ(store->CurrentProfile().value(), second);
+  EXPECT_TRUE(store->Select(first).ok());
+  EXPECT_EQ(store->CurrentProfile().value(), first);
+  const absl::Status none = store->Select(second + 1);
+  EXPECT_EQ(none.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(none.message()),
+              AllOf(HasSubstr(path_), HasSubstr("no profile")));
+  store.reset();
+  EXPECT_EQ(Open()->CurrentProfile().value(), first);
+}
+
 TEST_F(StoreTest, ProfileComesBackWholeAfterReopening) {
   const StoredProfile put = FullProfile();
   int64_t id = 0;
