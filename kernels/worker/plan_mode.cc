@@ -113,6 +113,7 @@ int RunPlanMode(const std::atomic<bool>& stop) {
   *frame.mutable_probe() = *std::move(probe);
   writer.Write(frame);
   absl::Duration gpu_time;
+  bool yielded = false;
   if (!plan.probe_only()) {
     auto node = Node::Create({});
     if (!node.ok()) {
@@ -161,10 +162,12 @@ int RunPlanMode(const std::atomic<bool>& stop) {
       _exit(hung ? kExitHung : kExitFailed);
     }
     gpu_time = outcome->gpu_time;
+    yielded = outcome->end == MeasureEnd::kStopped && !stop;
   }
   worker::v1::WorkerFrame done;
   done.mutable_done()->set_gpu_milliseconds(
       absl::ToInt64Milliseconds(gpu_time));
+  done.mutable_done()->set_yielded(yielded);
   writer.Write(done);
   // The driver frees what is left faster than NCCL and we would.
   _exit(kExitDone);

@@ -97,7 +97,13 @@ absl::StatusOr<Measurement> Collector::Add(const worker::v1::Result& result,
 
 absl::Status Collector::Add(const worker::v1::Skip& skip) {
   RETURN_IF_ERROR(Known("skips", skip.key()).status());
-  return MarkAnswered("skips", skip.key());
+  RETURN_IF_ERROR(MarkAnswered("skips", skip.key()));
+  // A reason may name its key; of many such ones a few tell enough.
+  constexpr size_t kMostReasons = 16;
+  if (skipped_.size() < kMostReasons || skipped_.contains(skip.reason())) {
+    ++skipped_[skip.reason()];
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Collector::Check(const worker::v1::Progress& progress) const {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -34,6 +35,8 @@ class Collector {
   // Keys asked for of which the worker has spoken.
   int64_t answered_count() const { return answered_; }
   const std::vector<Measurement>& measurements() const { return measurements_; }
+  // How many keys were skipped, by the worker's reason.
+  const std::map<std::string, int64_t>& skipped() const { return skipped_; }
 
  private:
   absl::StatusOr<MeasurementKey> Known(absl::string_view verb,
@@ -45,6 +48,7 @@ class Collector {
   std::set<std::string> spoken_of_;
   int64_t answered_ = 0;
   std::vector<Measurement> measurements_;
+  std::map<std::string, int64_t> skipped_;
 };
 
 }  // namespace fabricwise

@@ -196,6 +196,10 @@ RunReport Runner::Run(const RunPlan& plan, const NodeProbe& probe,
       }
       report.kept_count += std::ssize(part.collector().measurements());
     }
+    for (const auto& [reason, count] : part.collector().skipped()) {
+      on_log_(
+          absl::StrCat(planned.name, ": ", count, " keys skipped: ", reason));
+    }
     if (run.end == WorkerEnd::kStopped) {
       report.status = absl::CancelledError("the run was cancelled");
       report.verdict = RunVerdict::kCancelled;

@@ -229,6 +229,7 @@ TEST_F(RunnerTest, FurtherSizesOfAnAskedCurveAreTaken) {
 TEST_F(RunnerTest, KeysThatCannotBeMeasuredHereAreDone) {
   WorkerFrame skip;
   skip.mutable_skip()->set_key(kSmall);
+  skip.mutable_skip()->set_reason("no peer access");
   const RunReport report =
       RunSaying({FakeWorker::ProbeFrame(), skip,
                  FakeWorker::ResultFrame(kLarge), FakeWorker::DoneFrame()},
@@ -236,6 +237,7 @@ TEST_F(RunnerTest, KeysThatCannotBeMeasuredHereAreDone) {
   EXPECT_TRUE(report.status.ok()) << report.status;
   EXPECT_THAT(kept_, ElementsAre(kLarge, kMemory));
   EXPECT_EQ(progress_.back().done_count, 3);
+  EXPECT_THAT(log_, ElementsAre("first: 1 keys skipped: no peer access"));
 }
 
 TEST_F(RunnerTest, YieldsToAProcessOnAGpu) {

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/daemon/wanted_keys.h"
+
+#include <set>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/profile/preset.h"
+
+namespace fabricwise {
+namespace {
+
+using testing::Contains;
+using testing::IsEmpty;
+
+std::vector<std::string> Wanted(std::initializer_list<const char*> presets,
+                                size_t gpus) {
+  std::vector<ModelShape> models;
+  for (const char* preset : presets) {
+    models.push_back(FindPreset(preset).value());
+  }
+  Fingerprint node;
+  node.gpus.resize(gpus, Gpu{.memory_bytes = int64_t{141} << 30});
+  std::vector<std::string> keys;
+  for (const MeasurementKey& key : WantedKeys(models, node)) {
+    keys.push_back(ToString(key));
+  }
+  return keys;
+}
+
+TEST(WantedKeys, AreTheProductsOfTheModelOnTheNode) {
+  const std::vector<std::string> keys = Wanted({"Llama-3.1-8B"}, 2);
+  // Hidden 4096, intermediate 14336: whole, and halved by TP2.
+  EXPECT_THAT(keys, Contains("gemm/bf16/m16n4096k14336"));
+  EXPECT_THAT(keys, Contains("gemm/bf16/m16n4096k7168"));
+  EXPECT_EQ(std::set(keys.begin(), keys.end()).size(), keys.size());
+  for (const std::string& key : keys) {
+    EXPECT_TRUE(ParseMeasurementKey(key).ok()) << key;
+  }
+}
+
+TEST(WantedKeys, AreBoundedHoweverManyModels) {
+  const std::vector<std::string> keys =
+      Wanted({"Llama-3.1-8B", "Llama-3.1-70B", "Llama-3.1-405B", "Qwen3-32B",
+              "Mixtral-8x22B", "Phi-4"},
+             8);
+  EXPECT_EQ(keys.size(), size_t{kMostWantedKeys});
+  EXPECT_THAT(keys, Contains("gemm/bf16/m16n4096k14336")) << "the first's";
+}
+
+TEST(WantedKeys, LeaveOutFormatsThatTheWorkerDoesNotMeasure) {
+  for (const std::string& key : Wanted({"Kimi-K2.5"}, 8)) {
+    EXPECT_EQ(key.find("int4"), std::string::npos) << key;
+  }
+}
+
+TEST(WantedKeys, OfNothingAreNone) { EXPECT_THAT(Wanted({}, 8), IsEmpty()); }
+
+}  // namespace
+}  // namespace fabricwise
