@@ -18,7 +18,7 @@ std::vector<std::string> Wanted(std::initializer_list<const char*> presets,
                                 size_t gpus) {
   std::vector<ModelShape> models;
   for (const char* preset : presets) {
-    models.push_back(FindPreset(preset).value());
+    models.push_back(*FindPreset(preset).value());
   }
   Fingerprint node;
   node.gpus.resize(gpus, Gpu{.memory_bytes = int64_t{141} << 30});
