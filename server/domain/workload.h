@@ -69,7 +69,8 @@ inline constexpr int kMaxPlans = 1000;
 struct Question {
   Workload workload;
   Limits limits;
-  std::vector<EngineId> engines;  // whose rules to use; empty: every engine's
+  std::vector<EngineId> engines;  // whose rules to use; empty: every serving
+                                  // engine's
   Objective objective = Objective::kThroughput;
   CostScope scope = CostScope::kStep;
   GpuSelection gpus;

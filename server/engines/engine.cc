@@ -22,4 +22,9 @@ absl::Span<const EngineId> AllEngines() {
   return kAll;
 }
 
+absl::Span<const EngineId> ServingEngines() {
+  static constexpr std::array kServing = {EngineId::kVllm};
+  return kServing;
+}
+
 }  // namespace fabricwise

@@ -62,4 +62,8 @@ const Engine& GetEngine(EngineId id);
 // Every engine that there is.
 absl::Span<const EngineId> AllEngines();
 
+// Those that serve: what a question that names no engine is about. Bare layers
+// (kReference) leave out what a serving engine must do, and would always win.
+absl::Span<const EngineId> ServingEngines();
+
 }  // namespace fabricwise

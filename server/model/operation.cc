@@ -130,9 +130,19 @@ std::vector<std::string> GemmOperation::Missing(
       GemmKey{format_.number, CeilSize(argument.size), n_, k_}))};
 }
 
+const RoutingLoad& RoutingMemo::At(const ExpertsUse& use, int64_t tokens) {
+  const auto [entry, inserted] =
+      known_.try_emplace({use.expert_parallel, tokens});
+  if (inserted) {
+    entry->second = ExpectedRouting(use.num_experts, use.experts_per_token,
+                                    use.expert_parallel, tokens, skew_);
+  }
+  return entry->second;
+}
+
 ExpertsOperation::ExpertsOperation(const Profile& profile,
-                                   const ExpertsUse& use, double skew)
-    : use_(use), skew_(skew), priced_as_(use.format) {
+                                   const ExpertsUse& use, RoutingMemo& routing)
+    : use_(use), routing_(routing), priced_as_(use.format) {
   ExpertShard shard{.format = use.format,
                     .hidden_size = static_cast<double>(use.hidden_size),
                     .intermediate_local =
@@ -162,9 +172,8 @@ bool ExpertsOperation::Is(const ExpertsUse& use) const {
 
 Price ExpertsOperation::Evaluate(const Argument& argument) const {
   if (!prepared_.has_value()) return {};
-  const RoutingLoad load = ExpectedRouting(
-      use_.num_experts, use_.experts_per_token, use_.expert_parallel,
-      static_cast<int64_t>(std::ceil(argument.size)), skew_);
+  const RoutingLoad& load =
+      routing_.At(use_, static_cast<int64_t>(std::ceil(argument.size)));
   const std::optional<Estimate> at = prepared_->At(load.max_rows, load.max_hit);
   if (!at.has_value()) return {};
   Price price = ToPrice(*at);
@@ -188,7 +197,7 @@ ExpertsKey ExpertsOperation::Key(const WeightFormat& format,
           .experts_per_token = use_.experts_per_token,
           .moe_tp = use_.moe_tp,
           .expert_parallel = use_.expert_parallel,
-          .skew_alpha = skew_,
+          .skew_alpha = routing_.skew(),
           .tokens = CeilSize(tokens)};
 }
 

@@ -10,9 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/string_view.h"
 #include "server/domain/recipe.h"
+#include "server/model/routing.h"
 #include "server/profile/profile.h"
 
 namespace fabricwise {
@@ -83,10 +85,24 @@ class GemmOperation final : public Operation {
   std::optional<GemmTable::Prepared> prepared_;
 };
 
-// Routed experts of the fullest rank; argument: tokens of the stage.
+// ExpectedRouting of one model and skew, remembered: plans share it.
+class RoutingMemo {
+ public:
+  explicit RoutingMemo(double skew) : skew_(skew) {}
+  const RoutingLoad& At(const ExpertsUse& use, int64_t tokens);
+  double skew() const { return skew_; }
+
+ private:
+  double skew_;
+  absl::flat_hash_map<std::pair<int, int64_t>, RoutingLoad> known_;
+};
+
+// Routed experts of the fullest rank; argument: tokens of the stage. Borrows
+// `routing`, which is of the same model.
 class ExpertsOperation final : public Operation {
  public:
-  ExpertsOperation(const Profile& profile, const ExpertsUse& use, double skew);
+  ExpertsOperation(const Profile& profile, const ExpertsUse& use,
+                   RoutingMemo& routing);
   bool Is(const ExpertsUse& use) const;
   std::string Source(const Argument& argument) const override;
   std::vector<std::string> Missing(const Argument& argument) const override;
@@ -95,7 +111,7 @@ class ExpertsOperation final : public Operation {
   Price Evaluate(const Argument& argument) const override;
   ExpertsKey Key(const WeightFormat& format, double tokens) const;
   ExpertsUse use_;
-  double skew_;
+  RoutingMemo& routing_;
   WeightFormat priced_as_;
   std::optional<ExpertsTable::Prepared> prepared_;
 };

@@ -2,6 +2,8 @@
 #include "server/model/pricer.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -94,40 +96,131 @@ struct SectionTimes {
 
 }  // namespace
 
-class Pricer::Bound {
+namespace {
+
+// A recipe's use, bound to what prices it.
+struct Item {
+  Operation* operation = nullptr;
+  absl::string_view name;
+  Asks asks = Asks::kNothing;
+  TokenBasis basis = TokenBasis::kRank;
+  double factor = 1;
+  double count = 0;
+  Section section = Section::kLayers;
+  bool communication = false;
+  absl::string_view note;
+
+  // The same work, however often.
+  bool SameWork(const Item& other) const {
+    return operation == other.operation && asks == other.asks &&
+           basis == other.basis && factor == other.factor &&
+           section == other.section;
+  }
+};
+
+// Times and variances of some items in one step.
+struct Subtotal {
+  bool known = true;
+  SectionTimes times, variances;
+  Standing standing = Standing::kMeasured;
+
+  void Add(const Item& item, const Price& price) {
+    const double seconds = price.seconds * item.count;
+    const double sigma = seconds * price.relative_sigma;
+    times.Of(item.section) += seconds;
+    variances.Of(item.section) += sigma * sigma;
+    if (seconds > 0) standing = Worse(standing, price.standing);
+  }
+};
+
+// Adds `item` to `items`, or its count to the same work there.
+void Merge(const Item& item, std::vector<Item>& items) {
+  const auto same =
+      std::find_if(items.begin(), items.end(),
+                   [&](const Item& other) { return other.SameWork(item); });
+  if (same != items.end()) {
+    same->count += item.count;
+  } else {
+    items.push_back(item);
+  }
+}
+
+// Whether an item's argument follows from what one rank holds alone, however
+// many ranks there are: then plans of equal tensor parallelism share it.
+bool OfOneRank(const Item& item) {
+  return !item.communication && item.basis != TokenBasis::kStage &&
+         item.basis != TokenBasis::kRankSlice;
+}
+
+// Work that several plans have in common, priced once for each load.
+class SharedWork {
  public:
-  struct Item {
-    Operation* operation = nullptr;
-    absl::string_view name;
-    Asks asks = Asks::kNothing;
-    TokenBasis basis = TokenBasis::kRank;
-    double factor = 1;
-    double count = 0;
-    Section section = Section::kLayers;
-    bool communication = false;
-    absl::string_view note;
-  };
+  explicit SharedWork(std::vector<Item> items) : items_(std::move(items)) {}
 
-  std::vector<Item> items;
-  // The same with counts of equal work added up, for pricing alone.
-  std::vector<Item> merged;
-
-  void Merge() {
-    for (const Item& item : items) {
-      const auto equal =
-          std::find_if(merged.begin(), merged.end(), [&](const Item& other) {
-            return other.operation == item.operation &&
-                   other.asks == item.asks && other.basis == item.basis &&
-                   other.factor == item.factor && other.section == item.section;
-          });
-      if (equal != merged.end()) {
-        equal->count += item.count;
-      } else {
-        merged.push_back(item);
-      }
-    }
+  bool Is(const std::vector<Item>& items) const {
+    return std::equal(items.begin(), items.end(), items_.begin(), items_.end(),
+                      [](const Item& a, const Item& b) {
+                        return a.count == b.count && a.SameWork(b);
+                      });
   }
 
+  const Subtotal& At(const StepLoad& load, Launch launch) {
+    // Fibonacci hashing; a collision only forgets.
+    constexpr uint64_t kGolden = 0x9E3779B97F4A7C15;
+    constexpr int kBits = 4;
+    static_assert(size_t{1} << kBits == kRemembered);
+    Remembered& place =
+        remembered_[std::bit_cast<uint64_t>(load.rank_tokens) * kGolden >>
+                    (64 - kBits)];
+    if (!place.used || place.rank_sequences != load.rank_sequences ||
+        place.prompt_tokens != load.prompt_tokens ||
+        place.output_rows != load.output_rows || place.launch != launch) {
+      place = {.used = true,
+               .rank_sequences = load.rank_sequences,
+               .prompt_tokens = load.prompt_tokens,
+               .output_rows = load.output_rows,
+               .launch = launch,
+               .subtotal = Evaluate(load, launch)};
+    }
+    return place.subtotal;
+  }
+
+ private:
+  struct Remembered {
+    bool used = false;
+    int64_t rank_sequences = 0;
+    double prompt_tokens = 0, output_rows = 0;
+    Launch launch = Launch::kGraph;
+    Subtotal subtotal;
+  };
+  static constexpr size_t kRemembered = 16;
+
+  Subtotal Evaluate(const StepLoad& load, Launch launch) const {
+    Subtotal subtotal;
+    for (const Item& item : items_) {
+      const Price& price = item.operation->At(
+          ArgumentOf(item.asks, item.basis, item.factor, load, launch));
+      if (!price.known) {
+        subtotal.known = false;
+        break;
+      }
+      subtotal.Add(item, price);
+    }
+    return subtotal;
+  }
+
+  std::vector<Item> items_;
+  std::array<Remembered, kRemembered> remembered_;
+};
+
+}  // namespace
+
+class Pricer::Bound {
+ public:
+  std::vector<Item> items;
+  // The same for pricing alone: what other plans do as well, and the rest.
+  SharedWork* shared = nullptr;
+  std::vector<Item> rest;
   int pipeline = 1;
   int64_t num_layers = 1;
   double host_seconds = 0;
@@ -136,20 +229,21 @@ class Pricer::Bound {
 struct Pricer::State {
   const Profile& profile;
   CostScope scope;
-  double routing_skew;
   std::vector<std::unique_ptr<GemmOperation>> gemms;
   std::vector<std::unique_ptr<ExpertsOperation>> experts;
   std::vector<std::unique_ptr<AttentionOperation>> attention;
   std::vector<std::unique_ptr<PromptAttentionOperation>> prompt_attention;
   std::vector<std::unique_ptr<CollectiveOperation>> collectives;
   std::vector<std::unique_ptr<ExchangeOperation>> exchanges;
+  std::vector<std::unique_ptr<SharedWork>> shared;
+  RoutingMemo routing;
   MemoryOperation copy;
   KernelNodeOperation node;
 
   State(const Profile& of, CostScope what, double skew)
       : profile(of),
         scope(what),
-        routing_skew(skew),
+        routing(skew),
         copy(of, MemoryOp::kCopy),
         node(of) {}
 
@@ -162,6 +256,19 @@ struct Pricer::State {
     }
     known.push_back(make());
     return known.back().get();
+  }
+
+  // What `bound.items` is priced by.
+  void Divide(Bound& bound) {
+    std::vector<Item> of_one_rank;
+    of_one_rank.reserve(bound.items.size());
+    bound.rest.reserve(bound.items.size());
+    for (const Item& item : bound.items) {
+      Merge(item, OfOneRank(item) ? of_one_rank : bound.rest);
+    }
+    bound.shared = Intern(
+        shared, [&](const SharedWork& known) { return known.Is(of_one_rank); },
+        [&] { return std::make_unique<SharedWork>(of_one_rank); });
   }
 
   void BindCollective(const CollectiveUse& use, Bound& bound) {
@@ -209,6 +316,8 @@ Pricer::~Pricer() = default;
 std::shared_ptr<const Pricer::Bound> Pricer::Bind(const Recipe& recipe) {
   State& state = *state_;
   auto bound = std::make_shared<Bound>();
+  constexpr size_t kUsualItems = 24;
+  bound->items.reserve(kUsualItems);
   bound->pipeline = recipe.plan.pipeline;
   bound->num_layers = recipe.num_layers;
   for (const CollectiveUse& use : recipe.collectives) {
@@ -229,7 +338,7 @@ std::shared_ptr<const Pricer::Bound> Pricer::Bind(const Recipe& recipe) {
          .communication = true});
   }
   if (state.scope == CostScope::kCommunication) {
-    bound->Merge();
+    state.Divide(*bound);
     return bound;
   }
 
@@ -291,7 +400,7 @@ std::shared_ptr<const Pricer::Bound> Pricer::Bind(const Recipe& recipe) {
              [&](const ExpertsOperation& known) { return known.Is(use); },
              [&] {
                return std::make_unique<ExpertsOperation>(state.profile, use,
-                                                         state.routing_skew);
+                                                         state.routing);
              }),
          .name = "experts",
          .asks = Asks::kTokens,
@@ -301,7 +410,7 @@ std::shared_ptr<const Pricer::Bound> Pricer::Bind(const Recipe& recipe) {
   bound->items.push_back({.operation = &state.node,
                           .name = "small kernels",
                           .count = recipe.small_kernels});
-  bound->Merge();
+  state.Divide(*bound);
   return bound;
 }
 
@@ -354,23 +463,25 @@ Pipeline Time(const SectionTimes& times, int pipeline, int64_t num_layers,
 StepPrice Pricer::Price(const Bound& bound, const StepLoad& load,
                         Launch launch) {
   StepPrice result;
-  SectionTimes times, variances;
-  for (const Bound::Item& item : bound.merged) {
-    const Argument argument =
-        ArgumentOf(item.asks, item.basis, item.factor, load, launch);
-    const fabricwise::Price& price = item.operation->At(argument);
+  Subtotal total = bound.shared->At(load, launch);
+  for (const Item& item : bound.rest) {
+    if (!total.known) break;
+    const fabricwise::Price& price = item.operation->At(
+        ArgumentOf(item.asks, item.basis, item.factor, load, launch));
     if (!price.known) {
-      result.answerable = false;
-      return result;
+      total.known = false;
+      break;
     }
-    const double seconds = price.seconds * item.count;
-    const double sigma = seconds * price.relative_sigma;
-    times.Of(item.section) += seconds;
-    variances.Of(item.section) += sigma * sigma;
-    if (seconds > 0) result.standing = Worse(result.standing, price.standing);
+    total.Add(item, price);
   }
+  if (!total.known) {
+    result.answerable = false;
+    return result;
+  }
+  result.standing = total.standing;
+  SectionTimes& variances = total.variances;
   const Pipeline pipeline =
-      Time(times, bound.pipeline, bound.num_layers, load.micro_batches);
+      Time(total.times, bound.pipeline, bound.num_layers, load.micro_batches);
   const auto square = [](double x) { return x * x; };
   const Multiplicity& times_waited = pipeline.multiplicity;
   result.sigma_seconds =
@@ -388,7 +499,7 @@ ExplainedPrice Pricer::Explain(const Bound& bound, const StepLoad& load,
                                Launch launch) {
   ExplainedPrice result{.price = Price(bound, load, launch)};
   SectionTimes times;
-  for (const Bound::Item& item : bound.items) {
+  for (const Item& item : bound.items) {
     const Argument argument =
         ArgumentOf(item.asks, item.basis, item.factor, load, launch);
     const fabricwise::Price& price = item.operation->At(argument);
@@ -408,7 +519,7 @@ ExplainedPrice Pricer::Explain(const Bound& bound, const StepLoad& load,
   const Multiplicity multiplicity =
       Time(times, bound.pipeline, bound.num_layers, load.micro_batches)
           .multiplicity;
-  for (const Bound::Item& item : bound.items) {
+  for (const Item& item : bound.items) {
     const Argument argument =
         ArgumentOf(item.asks, item.basis, item.factor, load, launch);
     const fabricwise::Price& price = item.operation->At(argument);

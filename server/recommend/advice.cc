@@ -31,11 +31,13 @@ constexpr double kSwitchMargin = 0.05;
 
 // Flip points are looked for up to here, or to the asked concurrency.
 constexpr int64_t kFlipRange = 1024;
-// All plans are ranked at concurrencies this factor apart; the first few of
-// each ranking are contenders on both sides of it. A range whose ends differ is
-// halved down to the very concurrency, among contenders alone.
+// All plans are ranked at concurrencies this factor apart. A range whose ends
+// differ is halved down to the very concurrency, among the first few of both
+// ends; what was near the best at either end is then asked whether it would be
+// better there.
 constexpr int64_t kFlipStep = 4;
-constexpr size_t kContenders = 4;
+constexpr size_t kContenders = 2;
+constexpr double kNear = 1.25;  // times the best's cost
 
 // Plans after the first that its confidence is taken against.
 constexpr size_t kCompared = 8;
@@ -111,7 +113,7 @@ class Advisor {
                               : std::min(gpu_memory_bytes_, gpu.memory_bytes);
     }
     const absl::Span<const EngineId> engines =
-        question.engines.empty() ? AllEngines()
+        question.engines.empty() ? ServingEngines()
                                  : absl::MakeConstSpan(question.engines);
     const std::vector<int> counts = question.gpus.count > 0
                                         ? std::vector<int>{question.gpus.count}
@@ -200,21 +202,16 @@ class Advisor {
     for (const Candidate& candidate : candidates_) all.push_back(&candidate);
     std::vector<FlipPoint> flips;
     int64_t before = low;
-    std::vector<const Candidate*> best_before;
+    Field at_before;
     for (int64_t at : Steps(low, high)) {
-      std::vector<const Candidate*> best = Leaders(all, at);
+      Field here = FieldAt(all, at);
       if (before < at) {
-        std::vector<const Candidate*> contenders = best;
-        for (const Candidate* candidate : best_before) {
-          if (std::find(best.begin(), best.end(), candidate) == best.end()) {
-            contenders.push_back(candidate);
-          }
-        }
-        FlipsBetween(all, std::move(contenders), before, Front(best_before), at,
-                     Front(best), flips);
+        FlipsBetween(Union(at_before.near, here.near),
+                     Union(at_before.leaders, here.leaders), before,
+                     Front(at_before.leaders), at, Front(here.leaders), flips);
       }
       before = at;
-      best_before = std::move(best);
+      at_before = std::move(here);
     }
     return flips;
   }
@@ -294,6 +291,8 @@ class Advisor {
     }
     if (question_.workload.extra_all_reduces > 0) AddAllReduces(recipe);
     replica.bound = pricer_.Bind(recipe);
+    constexpr size_t kUsualPrices = 24;
+    replica.prices.reserve(kUsualPrices);
     return replica;
   }
 
@@ -440,18 +439,38 @@ class Advisor {
     return outcomes_;
   }
 
-  // The first few of a ranking.
-  std::vector<const Candidate*> Leaders(
-      absl::Span<const Candidate* const> among, int64_t concurrency) {
+  // The first few of a ranking, best first, and all that are near the best.
+  struct Field {
+    std::vector<const Candidate*> leaders, near;
+  };
+  Field FieldAt(absl::Span<const Candidate* const> among, int64_t concurrency) {
     std::vector<Outcome>& outcomes = EvaluateAll(among, concurrency);
-    std::vector<const Candidate*> leaders;
-    while (leaders.size() < kContenders && !outcomes.empty()) {
-      const size_t best = BestOf(outcomes);
-      leaders.push_back(outcomes[best].candidate);
-      outcomes[best] = outcomes.back();
+    Field field;
+    if (outcomes.empty()) return field;
+    const Outcome& best = outcomes[BestOf(outcomes)];
+    const double bound = best.cost * kNear;
+    for (const Outcome& outcome : outcomes) {
+      if (outcome.cost <= bound || outcome.misses != best.misses) {
+        field.near.push_back(outcome.candidate);
+      }
+    }
+    while (field.leaders.size() < kContenders && !outcomes.empty()) {
+      const size_t first = BestOf(outcomes);
+      field.leaders.push_back(outcomes[first].candidate);
+      outcomes[first] = outcomes.back();
       outcomes.pop_back();
     }
-    return leaders;
+    return field;
+  }
+
+  static std::vector<const Candidate*> Union(
+      std::vector<const Candidate*> a, const std::vector<const Candidate*>& b) {
+    for (const Candidate* candidate : b) {
+      if (std::find(a.begin(), a.end(), candidate) == a.end()) {
+        a.push_back(candidate);
+      }
+    }
+    return a;
   }
 
   // The best of `among` at `concurrency`; null: none can be answered.
@@ -548,7 +567,7 @@ class Advisor {
 
   // Appends the flips in (low, high]. A plan of `all` that leads at one of them
   // but was no contender becomes one, and the search starts again.
-  void FlipsBetween(absl::Span<const Candidate* const> all,
+  void FlipsBetween(absl::Span<const Candidate* const> near,
                     std::vector<const Candidate*> contenders, int64_t low,
                     const Candidate* at_low, int64_t high,
                     const Candidate* at_high, std::vector<FlipPoint>& flips) {
@@ -560,7 +579,7 @@ class Advisor {
       Bisect(contenders, low, at_low, high, at_high, found);
       for (const FlipPoint& flip : found) {
         for (int64_t side : {flip.concurrency - 1, flip.concurrency}) {
-          const Candidate* best = Best(all, side);
+          const Candidate* best = Best(near, side);
           if (std::find(contenders.begin(), contenders.end(), best) ==
               contenders.end()) {
             contenders.push_back(best);

@@ -470,16 +470,21 @@ TEST(Recommend, CountsTheSkewOfTheRouting) {
 }
 
 // Of several engines each plan names its own.
-TEST(Recommend, AsksEveryEngineWhereNoneIsNamed) {
-  Question question = Asked(8);
-  question.engines.clear();
-  std::set<EngineId> seen;
-  const Advice advice = Ask("Llama-3.1-8B", question, *SyntheticProfile());
-  for (const PlanAdvice& plan : advice.plans) seen.insert(plan.engine);
-  EXPECT_THAT(seen, ElementsAre(EngineId::kReference, EngineId::kVllm));
-  for (const FlipPoint& flip : advice.flip_points) {
-    EXPECT_NE(flip.from_mode, flip.to_mode);
-  }
+TEST(Recommend, AsksTheEnginesThatAreNamedOrElseThoseThatServe) {
+  const auto engines_of = [](std::vector<EngineId> asked) {
+    Question question = Asked(8);
+    question.engines = std::move(asked);
+    std::set<EngineId> seen;
+    const Advice advice = Ask("Llama-3.1-8B", question, *SyntheticProfile());
+    for (const PlanAdvice& plan : advice.plans) seen.insert(plan.engine);
+    for (const FlipPoint& flip : advice.flip_points) {
+      EXPECT_NE(flip.from_mode, flip.to_mode);
+    }
+    return seen;
+  };
+  EXPECT_THAT(engines_of({EngineId::kReference, EngineId::kVllm}),
+              ElementsAre(EngineId::kReference, EngineId::kVllm));
+  EXPECT_THAT(engines_of({}), ElementsAre(EngineId::kVllm));
 }
 
 }  // namespace
