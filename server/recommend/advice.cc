@@ -37,7 +37,7 @@ constexpr int64_t kFlipRange = 1024;
 // better there.
 constexpr int64_t kFlipStep = 4;
 constexpr size_t kContenders = 2;
-constexpr double kNear = 1.25;  // times the best's cost
+constexpr double kNear = 1.5;  // times the best's cost
 
 // Plans after the first that its confidence is taken against.
 constexpr size_t kCompared = 8;
@@ -206,8 +206,14 @@ class Advisor {
     for (int64_t at : Steps(low, high)) {
       Field here = FieldAt(all, at);
       if (before < at) {
-        FlipsBetween(Union(at_before.near, here.near),
-                     Union(at_before.leaders, here.leaders), before,
+        std::vector<const Candidate*> near = Union(at_before.near, here.near);
+        // What stops to fit on the way may have been best until then.
+        for (const Candidate* candidate : all) {
+          if (MayRun(*candidate, before) && !MayRun(*candidate, at)) {
+            near = Union(std::move(near), {candidate});
+          }
+        }
+        FlipsBetween(near, Union(at_before.leaders, here.leaders), before,
                      Front(at_before.leaders), at, Front(here.leaders), flips);
       }
       before = at;
@@ -460,6 +466,9 @@ class Advisor {
       outcomes[first] = outcomes.back();
       outcomes.pop_back();
     }
+    // A second that is far behind is near as well: it may be all that runs
+    // beyond some concurrency.
+    field.near = Union(std::move(field.near), field.leaders);
     return field;
   }
 
