@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/match.h"
@@ -8,6 +9,7 @@
 #include "client/render/curves.h"
 #include "client/render/doctor.h"
 #include "client/render/profile.h"
+#include "client/render/progress.h"
 #include "client/render/recommend.h"
 #include "client/render/text.h"
 #include "tests/unit/client/golden.h"
@@ -325,6 +327,32 @@ TEST(RenderStatus, TellsWhyAdviceCannotBeGiven) {
             " advice       cannot be given: no profile is loaded\n"
             " measuring    no worker (no worker is installed)\n"
             " store        0 measurements, 0 profiles taken into use\n");
+}
+
+TEST(RenderProgress, FitsTheTerminalHoweverLongTheKey) {
+  v1::RunMeasurementResponse progress;
+  progress.set_done_count(61);
+  progress.set_total_count(122);
+  progress.set_key("all_to_all/n8/nccl/graph/x2/a0.8/268435456B");
+  for (const int width : {20, 40, 80, 200}) {
+    const std::string line = RenderProgress({false, true, width}, progress);
+    EXPECT_LE(DisplayWidth(line), std::max(width - 1, 27)) << line;
+  }
+  const std::string plain = RenderProgress({false, false, 120}, progress);
+  EXPECT_EQ(plain,
+            " [############------------]   50 %  61 of 122  "
+            "all_to_all/n8/nccl/graph/x2/a0.8/268435456B");
+}
+
+TEST(RenderProgress, TakesAnyCounts) {
+  v1::RunMeasurementResponse progress;
+  progress.set_done_count(-5);
+  EXPECT_TRUE(
+      absl::StrContains(RenderProgress({false, false, 80}, progress), "  0 %"));
+  progress.set_done_count(7);
+  progress.set_total_count(3);
+  EXPECT_TRUE(
+      absl::StrContains(RenderProgress({false, false, 80}, progress), "100 %"));
 }
 
 }  // namespace
