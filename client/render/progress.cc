@@ -10,7 +10,7 @@
 namespace fabricwise {
 namespace {
 
-constexpr int kBarColumns = 24;
+constexpr int kLeastBarColumns = 4, kMostBarColumns = 24;
 constexpr int64_t kWhole = 100;
 
 }  // namespace
@@ -19,9 +19,11 @@ std::string RenderProgress(const Style& style,
                            const v1::RunMeasurementResponse& progress) {
   const int64_t total = std::max<int64_t>(progress.total_count(), 1);
   const int64_t done = std::clamp<int64_t>(progress.done_count(), 0, total);
-  const auto filled = static_cast<int>(done * kBarColumns / total);
+  const int columns =
+      std::clamp(style.width / 3, kLeastBarColumns, kMostBarColumns);
+  const auto filled = static_cast<int>(done * columns / total);
   std::string bar;
-  for (int i = 0; i < kBarColumns; ++i) {
+  for (int i = 0; i < columns; ++i) {
     bar +=
         i < filled ? (style.unicode ? "━" : "#") : (style.unicode ? "─" : "-");
   }
@@ -29,11 +31,10 @@ std::string RenderProgress(const Style& style,
       "  ", Padded(absl::StrCat(done * kWhole / total), 3, Align::kRight),
       " %  ", done, " of ", progress.total_count(), "  ",
       Printable(progress.key()));
-  // The bar's own columns, its edges and the space before it.
-  constexpr int kBefore = kBarColumns + 3;
-  const int left = std::max(style.width - 1 - kBefore, 0);
+  // The bar, its edges and the space before it.
+  const int left = style.width - 1 - (columns + 3);
   return absl::StrCat(" [", Painted(style, Paint::kGood, bar), "]",
-                      Fitted(style, facts, left));
+                      left > 0 ? Fitted(style, facts, left) : "");
 }
 
 std::string ClearProgress(const Style& style) {

@@ -60,9 +60,9 @@ Measuring::Measuring(const Config& config, const std::string& worker,
       runner_(
           [this, command = WorkerCommand{.path = worker}](
               const worker::v1::WorkerPlan& plan, const WorkerLimits& limits,
-              std::stop_token stop, const WorkerLauncher::Listener& listener) {
-            return launcher_.Run(command, plan, limits, std::move(stop),
-                                 listener);
+              const std::stop_token& stop,
+              const WorkerLauncher::Listener& listener) {
+            return launcher_.Run(command, plan, limits, stop, listener);
           },
           RunnerOptions(), clock, LogWorkerLine),
       scheduler_(SchedulerOptions(config), &runner_, this, clock, SteadyTime) {}

@@ -68,7 +68,7 @@ absl::StatusOr<MeasurementPage> StoreBackend::ListMeasurements(
 }
 
 absl::Status StoreBackend::StoreProfile(const ProfileData& data) {
-  const absl::Status status = store_->Import(ToStored(data)).status();
+  absl::Status status = store_->Import(ToStored(data)).status();
   if (status.ok()) {
     OnStored();
     Log(LogLevel::kInfo, "profile imported",

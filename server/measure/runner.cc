@@ -146,7 +146,7 @@ class Runner::Part {
 };
 
 RunReport Runner::Run(const RunPlan& plan, const NodeProbe& probe,
-                      std::stop_token stop, const Hooks& hooks) {
+                      const std::stop_token& stop, const Hooks& hooks) {
   const std::string fingerprint_id = FingerprintId(probe.fingerprint);
   RunReport report;
   int64_t done_before = 0;

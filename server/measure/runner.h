@@ -73,7 +73,7 @@ class Runner {
   // run ends early, with what it has, when a process comes to a GPU, when the
   // node is no longer as it was, and when `stop` is requested.
   RunReport Run(const RunPlan& plan, const NodeProbe& probe,
-                std::stop_token stop, const Hooks& hooks);
+                const std::stop_token& stop, const Hooks& hooks);
 
  private:
   class Part;

@@ -466,7 +466,8 @@ absl::string_view ToString(WorkerEnd end) {
 
 WorkerRun WorkerLauncher::Run(const WorkerCommand& command,
                               const WorkerPlan& plan,
-                              const WorkerLimits& limits, std::stop_token stop,
+                              const WorkerLimits& limits,
+                              const std::stop_token& stop,
                               const Listener& listener) {
   const auto not_started = [](absl::Status status) {
     return WorkerRun{.end = WorkerEnd::kNotStarted,

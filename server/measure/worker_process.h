@@ -78,7 +78,7 @@ class WorkerLauncher {
   // other is started while it is there.
   WorkerRun Run(const WorkerCommand& command,
                 const worker::v1::WorkerPlan& plan, const WorkerLimits& limits,
-                std::stop_token stop, const Listener& listener);
+                const std::stop_token& stop, const Listener& listener);
 
  private:
   pid_t stuck_ = 0;  // left behind, not yet reaped

@@ -222,8 +222,8 @@ absl::Status Handler::ListMeasurements(
 
 absl::Status Handler::RunMeasurement(
     const v1::RunMeasurementRequest& request, std::stop_token stop,
-    std::function<void(v1::RunMeasurementResponse)> on_message,
-    std::function<void(const absl::Status&)> on_end) {
+    const std::function<void(v1::RunMeasurementResponse)>& on_message,
+    const std::function<void(const absl::Status&)>& on_end) {
   ASSIGN_OR_RETURN(const RunOrder order, OrderFrom(request));
   // The last message and the progress before it are written on one thread.
   auto last = std::make_shared<v1::RunMeasurementResponse>();
@@ -253,9 +253,10 @@ absl::Status Handler::RunMeasurement(
   return backend_->StartRun(order, std::move(stop), listener);
 }
 
-void Handler::DiagnoseNode(const v1::DiagnoseNodeRequest&, std::stop_token stop,
-                           v1::DiagnoseNodeResponse* response,
-                           std::function<void(const absl::Status&)> on_end) {
+void Handler::DiagnoseNode(
+    const v1::DiagnoseNodeRequest&, std::stop_token stop,
+    v1::DiagnoseNodeResponse* response,
+    const std::function<void(const absl::Status&)>& on_end) {
   const auto answer = [this, response, on_end](const absl::Status& status) {
     const std::optional<NodeProbe> probe = backend_->LastProbe();
     if (status.ok() && probe) ToProto(*probe, response);

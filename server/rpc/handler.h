@@ -85,14 +85,14 @@ class Handler {
   // called on another thread, `on_end` last, and neither after an error.
   absl::Status RunMeasurement(
       const v1::RunMeasurementRequest& request, std::stop_token stop,
-      std::function<void(v1::RunMeasurementResponse)> on_message,
-      std::function<void(const absl::Status&)> on_end);
+      const std::function<void(v1::RunMeasurementResponse)>& on_message,
+      const std::function<void(const absl::Status&)>& on_end);
 
   // Calls `on_end` once, on this thread or another, where OK after filling
   // `response`; `stop` ends the look.
   void DiagnoseNode(const v1::DiagnoseNodeRequest& request,
                     std::stop_token stop, v1::DiagnoseNodeResponse* response,
-                    std::function<void(const absl::Status&)> on_end);
+                    const std::function<void(const absl::Status&)>& on_end);
 
   // Does I/O.
   absl::Status ImportProfile(const v1::ImportProfileRequest& request,
