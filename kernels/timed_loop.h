@@ -24,8 +24,8 @@ struct LoopOptions {
   // Work that one sample holds at least; longer than the jitter of a stamp.
   double min_sample_seconds = 500e-6;
   // Not 0: time as nccl-tests does instead, for comparison with its figures: so
-  // many operations a graph (its -n), kNcclTestsReplays graphs (its -G) without
-  // a gate, by the host's clock.
+  // many operations a graph (its -n), kNcclTestsReplays launches (its -G) of a
+  // new graph without a gate, by the host's clock.
   int as_nccl_tests = 0;
   // Looked at before and after a sample: its SM clock in hertz (negative: not
   // known), and why the sample must not count (empty: it may).
