@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 namespace {
 
 // Together a few seconds a target at most; a fuzzer proper digs deeper.
-constexpr int kMutationsPerSeed = 300;
+constexpr int kMutationsPerSeed = 2000;
 constexpr size_t kBytesPerSeed = size_t{8} << 20;
 constexpr uint64_t kRandomSeed = 20261129;
 
