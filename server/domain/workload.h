@@ -81,6 +81,9 @@ struct Question {
   double host_seconds_per_step = kEngineHostSeconds;
   // Plans to explain, best first; all others are ranked without being shown.
   int max_plans = kDefaultMaxPlans;
+  // Whether the answer explains itself: terms, and flip points of a single
+  // question. Ranking alone takes half the time.
+  bool explain = true;
 };
 
 inline constexpr int64_t kMaxConcurrency = 1'000'000;

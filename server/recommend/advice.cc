@@ -59,12 +59,12 @@ struct Replica {
 struct Candidate {
   Replica* replica;
   Plan plan;
-  std::string mode;
   int gpus;
   int complexity;
   int64_t max_concurrency;  // that fits in memory
 
   const Engine& engine() const { return *replica->engine; }
+  std::string mode() const { return ModeName(plan); }
 };
 
 // What a plan does at one concurrency.
@@ -107,6 +107,10 @@ class Advisor {
         question_(question),
         profile_(profile),
         pricer_(profile, question.scope, question.workload.routing_skew) {
+    if (auto running = ParseMode(question.current_mode, model.is_moe());
+        running.ok()) {
+      running_ = *running;
+    }
     for (const Gpu& gpu : profile.fingerprint().gpus) {
       gpu_memory_bytes_ = gpu_memory_bytes_ == 0
                               ? gpu.memory_bytes
@@ -131,17 +135,17 @@ class Advisor {
     std::vector<Outcome> ranked;
     for (const Candidate& candidate : candidates_) {
       if (!MayRun(candidate, concurrency)) {
-        ruled_out.push_back({candidate.engine().id(), candidate.mode,
+        ruled_out.push_back({candidate.engine().id(), candidate.mode(),
                              MemoryReason(Memory(candidate, concurrency))});
         continue;
       }
       Outcome outcome = Evaluate(candidate, concurrency);
       if (!outcome.answerable) {
-        not_answerable.push_back({candidate.engine().id(), candidate.mode,
+        not_answerable.push_back({candidate.engine().id(), candidate.mode(),
                                   Missing(candidate, concurrency)});
         continue;
       }
-      ranked.push_back(std::move(outcome));
+      ranked.push_back(outcome);
     }
     if (ranked.empty()) return ranked;
     std::stable_sort(ranked.begin(), ranked.end(), Better);
@@ -156,7 +160,7 @@ class Advisor {
     const Workload workload = At(concurrency);
     PlanAdvice advice{.engine = candidate.engine().id(),
                       .plan = candidate.plan,
-                      .mode = candidate.mode,
+                      .mode = candidate.mode(),
                       .tpot_seconds = outcome.tpot_seconds,
                       .ttft_seconds = outcome.ttft_seconds,
                       .output_tokens_per_second = outcome.tokens_per_second,
@@ -165,10 +169,12 @@ class Advisor {
     if (!advice.ttft_seconds.has_value()) {
       advice.ttft_seconds = TimeToFirstToken(candidate, workload);
     }
-    advice.terms = pricer_
-                       .Explain(*candidate.replica->bound,
-                                Load(candidate, workload), StepLaunch())
-                       .terms;
+    if (question_.explain) {
+      advice.terms = pricer_
+                         .Explain(*candidate.replica->bound,
+                                  Load(candidate, workload), StepLaunch())
+                         .terms;
+    }
     const double spread = kDeviate90 * RelativeSigma(outcome);
     advice.tpot_low_seconds = outcome.tpot_seconds * std::max(0.0, 1 - spread);
     advice.tpot_high_seconds = outcome.tpot_seconds * (1 + spread);
@@ -273,7 +279,6 @@ class Advisor {
           replica.recipe, plan, question_.workload, gpu_memory_bytes_);
       candidates_.push_back({.replica = &replica,
                              .plan = plan,
-                             .mode = ModeName(plan),
                              .gpus = plan.gpus(),
                              .complexity = Complexity(plan),
                              .max_concurrency = memory.max_concurrency.value_or(
@@ -515,7 +520,7 @@ class Advisor {
       const Outcome& outcome = outcomes[i];
       if (outcome.misses != least.misses) continue;
       if (outcome.cost <= least.cost * (1 + kSwitchMargin) &&
-          outcome.candidate->mode == question_.current_mode) {
+          outcome.candidate->plan == running_) {
         return i;
       }
       if (outcome.cost <= least.cost * (1 + kTieRatio) &&
@@ -604,12 +609,12 @@ class Advisor {
               std::vector<FlipPoint>& flips) {
     // One mode of two engines is no flip: it is named by its mode alone.
     if (at_low == at_high || (at_low != nullptr && at_high != nullptr &&
-                              at_low->mode == at_high->mode)) {
+                              at_low->plan == at_high->plan)) {
       return;
     }
     if (high - low == 1) {
       if (at_low == nullptr || at_high == nullptr) return;
-      flips.push_back({high, at_low->mode, at_high->mode});
+      flips.push_back({high, at_low->mode(), at_high->mode()});
       return;
     }
     const int64_t middle = low + (high - low) / 2;
@@ -623,6 +628,7 @@ class Advisor {
   const Profile& profile_;
   Pricer pricer_;
   int64_t gpu_memory_bytes_ = 0;
+  std::optional<Plan> running_;   // question_.current_mode
   std::deque<Replica> replicas_;  // stable addresses, as the next
   std::deque<Candidate> candidates_;
   std::vector<Outcome> outcomes_;
@@ -666,7 +672,10 @@ absl::StatusOr<Advice> Recommend(const ModelShape& model,
     advice.plans.push_back(advisor.Explain(ranked[i], concurrency));
   }
   advice.confidence = advisor.ComputeConfidence(ranked);
-  advice.flip_points = advisor.FlipPoints(1, std::max(kFlipRange, concurrency));
+  if (question.explain) {
+    advice.flip_points =
+        advisor.FlipPoints(1, std::max(kFlipRange, concurrency));
+  }
   return advice;
 }
 

@@ -2,6 +2,7 @@
 #include "server/recommend/enumerate.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace fabricwise {
 namespace {
@@ -53,11 +54,15 @@ std::vector<Plan> EnumeratePlans(const ModelShape& model, const Engine& engine,
       }
     }
   }
-  std::stable_sort(plans.begin(), plans.end(),
-                   [](const Plan& a, const Plan& b) {
-                     return Complexity(a) < Complexity(b);
-                   });
-  return plans;
+  // Complexity is small: plans are dealt out by it rather than compared.
+  std::vector<Plan> sorted;
+  sorted.reserve(plans.size());
+  for (int complexity = 0; sorted.size() < plans.size(); ++complexity) {
+    std::copy_if(
+        plans.begin(), plans.end(), std::back_inserter(sorted),
+        [&](const Plan& plan) { return Complexity(plan) == complexity; });
+  }
+  return sorted;
 }
 
 std::vector<int> GpuCounts(int gpu_count) {

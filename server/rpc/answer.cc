@@ -83,7 +83,8 @@ absl::Status Answer(const v1::RecommendParallelismRequest& request,
                     v1::RecommendParallelismResponse* response) {
   ASSIGN_OR_RETURN(const v1::AdviceView view, ViewFromProto(request.view()));
   ASSIGN_OR_RETURN(const ModelShape model, ResolveModel(request.model()));
-  ASSIGN_OR_RETURN(const Question question, QuestionFromProto(request));
+  ASSIGN_OR_RETURN(Question question, QuestionFromProto(request));
+  question.explain = view == v1::ADVICE_VIEW_FULL;
   RETURN_IF_ERROR(Validate(question));
   ASSIGN_OR_RETURN(const Advice advice, Recommend(model, question, profile));
 

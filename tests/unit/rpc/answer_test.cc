@@ -58,6 +58,7 @@ TEST(AnswerTest, TheBasicViewIsTheSameAnswerWithoutItsReasons) {
   for (v1::PlanAdvice& plan : *full.mutable_plans()) plan.clear_terms();
   full.clear_ruled_out();
   full.clear_not_answerable();
+  full.clear_flip_points();
   full.clear_model();
   EXPECT_EQ(full.SerializeAsString(), basic.SerializeAsString());
 }
