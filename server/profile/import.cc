@@ -34,6 +34,11 @@ absl::StatusOr<Imported> ImportProfile(const std::string& name,
     imported.notes.push_back(absl::StrCat(name, ": ", note));
   }
   imported.end_time = data.as_of;
+  imported.nccl_version = data.fingerprint.nccl_version;
+  if (!data.fingerprint.nccl_environment.empty()) {
+    imported.nccl_environment = data.fingerprint.nccl_environment;
+  }
+  imported.fingerprint = std::move(data.fingerprint);
   return imported;
 }
 
@@ -97,10 +102,49 @@ absl::Status SettleGpus(const std::string& name, const Imported& imported,
   return absl::OkStatus();
 }
 
+template <typename T>
+std::string Rows(const std::vector<std::vector<T>>& matrix) {
+  return Quoted(absl::StrJoin(matrix, "; ",
+                              [](std::string* out, const std::vector<T>& row) {
+                                absl::StrAppend(out, absl::StrJoin(row, " "));
+                              }));
+}
+
+std::string Words(const std::vector<std::string>& words) {
+  return Quoted(absl::StrJoin(words, " "));
+}
+
+// What only a profile file tells of its node.
+absl::Status SettleNode(const std::string& name, const Fingerprint& found,
+                        Fingerprint* known) {
+  if (known->gpus.empty()) known->gpus = found.gpus;
+  for (size_t i = 0; i < found.gpus.size() && i < known->gpus.size(); ++i) {
+    RETURN_IF_ERROR(Settle<std::string>("the GPU", name, found.gpus[i].name, "",
+                                        &known->gpus[i].name, ItsQuote));
+  }
+  const auto text = [&](absl::string_view what, const std::string& value,
+                        std::string* place) {
+    return Settle<std::string>(what, name, value, "", place, ItsQuote);
+  };
+  RETURN_IF_ERROR(
+      text("the driver", found.driver_version, &known->driver_version));
+  RETURN_IF_ERROR(text("CUDA", found.cuda_version, &known->cuda_version));
+  RETURN_IF_ERROR(text("the fabric", found.fabric, &known->fabric));
+  RETURN_IF_ERROR(Settle<std::vector<std::vector<bool>>>(
+      "peer access", name, found.peer_access, {}, &known->peer_access, Rows));
+  RETURN_IF_ERROR(Settle<std::vector<std::vector<int>>>(
+      "the count of NVLinks", name, found.nvlinks, {}, &known->nvlinks, Rows));
+  return Settle<std::vector<std::string>>("what was seen", name, found.facts,
+                                          {}, &known->facts, Words);
+}
+
 absl::Status SettleFacts(const std::string& name, const Imported& imported,
                          bool environment_stated, Fingerprint* fingerprint,
                          bool* environment_known) {
   RETURN_IF_ERROR(SettleGpus(name, imported, fingerprint));
+  if (imported.fingerprint.has_value()) {
+    RETURN_IF_ERROR(SettleNode(name, *imported.fingerprint, fingerprint));
+  }
   RETURN_IF_ERROR(Settle<std::string>("NCCL's version", name,
                                       imported.nccl_version, "",
                                       &fingerprint->nccl_version, ItsQuote));

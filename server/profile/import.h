@@ -61,12 +61,12 @@ inline constexpr size_t kMaxImportBytes = size_t{64} << 20;
 
 // The profile that `files` make together, measurements in order of their
 // curves. Facts of the node that `options.fingerprint` leaves empty (GPUs, NCCL
-// version and environment) are taken from files measured on it; facts that
-// contradict it are refused, so that two fabrics cannot mix. Each measurement
-// on this node gets the fingerprint's id. `as_of` is the latest time found.
-// INVALID_ARGUMENT naming file, line or place, column and value: a file of no
-// known kind or cut off, a row that is off, facts that contradict, a group
-// larger than the node, no file, no name.
+// version and environment; from a profile all that it says) are taken from
+// files measured on it; facts that contradict it are refused, so that two
+// fabrics cannot mix. Each measurement on this node gets the fingerprint's id.
+// `as_of` is the latest time found. INVALID_ARGUMENT naming file, line or
+// place, column and value: a file of no known kind or cut off, a row that is
+// off, facts that contradict, a group larger than the node, no file, no name.
 absl::StatusOr<ProfileData> AssembleProfile(
     const ImportOptions& options, const std::vector<ImportFile>& files);
 

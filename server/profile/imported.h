@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "server/domain/fingerprint.h"
 #include "server/domain/measurement.h"
 
 namespace fabricwise {
@@ -36,6 +37,8 @@ struct Imported {
   std::string nccl_version;
   std::optional<std::vector<std::string>> nccl_environment;  // sorted
   std::optional<absl::Time> end_time;
+  // What a profile file says of its node beyond these.
+  std::optional<Fingerprint> fingerprint;
 };
 
 // "alltoall_perf", "sendrecv", "all_reduce": the operation. nullopt: none of

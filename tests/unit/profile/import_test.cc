@@ -269,6 +269,38 @@ TEST(AssembleProfile, TakesTheMeasurementsOfAnotherProfile) {
   EXPECT_THAT(Points(second), SizeIs(5));
 }
 
+TEST(AssembleProfile, TakesTheNodeOfAnotherProfile) {
+  auto node = Import("memory.csv");
+  ASSERT_TRUE(node.ok());
+  node->fingerprint = {.gpus = {{"NVIDIA H200", "", 1}, {"NVIDIA H200"}},
+                       .driver_version = "580.1",
+                       .nccl_version = "2.28.3",
+                       .nccl_environment = {"NCCL_NVLS_ENABLE=0"},
+                       .fabric = "nvlink",
+                       .peer_access = {{false, true}, {true, false}},
+                       .nvlinks = {{0, 18}, {18, 0}},
+                       .facts = {"acs=off"}};
+  for (Measurement& m : node->measurements) m.origin = Origin::kMeasured;
+  const ImportFile file{"p.json", WriteProfile(*node)};
+  const ImportFile products{"products.csv", Sample("products.csv")};
+  const auto both = AssembleProfile({.name = "x"}, {file, products});
+  ASSERT_TRUE(both.ok()) << both.status();
+  EXPECT_EQ(both->fingerprint, node->fingerprint);
+
+  const auto refused = [&](const Fingerprint& stated) {
+    return AssembleProfile({.name = "x", .fingerprint = stated}, {file})
+        .status();
+  };
+  ExpectRefused(refused({.fabric = "shm"}),
+                "p.json: the fabric is 'nvlink'; allowed: 'shm', that of the "
+                "profile");
+  ExpectRefused(refused({.nvlinks = {{0, 0}, {0, 0}}}),
+                "p.json: the count of NVLinks is '0 18; 18 0'; allowed: "
+                "'0 0; 0 0'");
+  ExpectRefused(refused({.gpus = {{"NVIDIA B200"}, {"NVIDIA B200"}}}),
+                "p.json: the GPU is 'NVIDIA H200'");
+}
+
 TEST(AssembleProfile, RefusesWhatIsNoMeasuredFile) {
   const auto assemble = [](const std::string& content) {
     return AssembleProfile({.name = "x"}, {{"a/b.txt", content}}).status();
