@@ -162,8 +162,10 @@ class Vllm final : public Engine {
     if (plan.transport == ExpertTransport::kDeepEpLowLatency) {
       if (plan.expert_parallel == 1) return "DeepEP needs expert parallelism";
       if (!NvlinkComplete(node)) {
-        return "DeepEP needs NVLink between all GPUs of the node; the profile "
-               "shows none";
+        return absl::StrCat(
+            "DeepEP needs NVLink between all GPUs of the node; the profile ",
+            node.nvlinks.empty() ? "does not say which have it"
+                                 : "has pairs without it");
       }
     }
     if (auto refusal =

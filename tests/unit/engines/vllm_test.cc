@@ -165,12 +165,15 @@ TEST(Vllm, RefusesDeepEpWithoutNvlinkOrExpertParallelism) {
   const ModelShape& kimi = Preset("Kimi-K2.5");
   EXPECT_EQ(Refusal(kimi, "DP8+EP8:deepep-ll"), "");
   const char* const no_nvlink =
-      "DeepEP needs NVLink between all GPUs of the node; the profile shows "
-      "none";
+      "DeepEP needs NVLink between all GPUs of the node; the profile has pairs "
+      "without it";
   EXPECT_EQ(Refusal(kimi, "DP8+EP8:deepep-ll", Node(8, false)), no_nvlink);
   Fingerprint unknown = Node(8);
   unknown.nvlinks.clear();
-  EXPECT_EQ(Refusal(kimi, "DP8+EP8:deepep-ll", unknown), no_nvlink);
+  EXPECT_EQ(
+      Refusal(kimi, "DP8+EP8:deepep-ll", unknown),
+      "DeepEP needs NVLink between all GPUs of the node; the profile does "
+      "not say which have it");
   Fingerprint ragged = Node(8);
   ragged.nvlinks[3].pop_back();
   EXPECT_EQ(Refusal(kimi, "DP8+EP8:deepep-ll", ragged), no_nvlink);
