@@ -66,14 +66,15 @@ absl::Span<const MetricSpec> Catalogue() {
        kGauge,
        "seconds since 1970",
        {},
-       "When the newest part of the profile in use was measured. Age: time() "
-       "less this."},
+       "When the newest part of the profile in use was measured; absent where "
+       "that is not known. Age: time() less this."},
       {kProfileOldest,
        "fabricwise_profile_oldest_timestamp_seconds",
        kGauge,
        "seconds since 1970",
        {},
-       "When the oldest curve in use was measured. Age: time() less this."},
+       "When the oldest curve in use was measured; absent where that is not "
+       "known. Age: time() less this."},
       {kProfileSwaps,
        "fabricwise_profile_swaps_total",
        kCounter,
@@ -208,7 +209,9 @@ std::string CatalogueMarkdown() {
   std::string text =
       "# Metrics\n\n"
       "What `fabricwised` serves at `/metrics` (default `127.0.0.1:7411`). "
-      "This file is\nprinted by `fabricwised --print-metrics`.\n\n"
+      "This file is\nprinted by `fabricwised --print-metrics`. The library "
+      "that "
+      "serves it adds three of its own\nabout scrapes, `exposer_*`.\n\n"
       "| name | type | unit | labels | meaning |\n|---|---|---|---|---|\n";
   for (const MetricSpec& spec : Catalogue()) {
     const auto quote = [](std::string* out, const char* label) {

@@ -48,7 +48,9 @@ class Family {
   }
   void Add(double value) { Add({}, value); }
   void Add(int64_t value) { Add({}, static_cast<double>(value)); }
+  // The epoch stands for a time that is not known.
   void Add(absl::Time time) {
+    if (time == absl::UnixEpoch()) return;
     Add(absl::ToDoubleSeconds(time - absl::UnixEpoch()));
   }
 

@@ -118,6 +118,15 @@ TEST_F(CollectorTest, WritesTheProfileInUse) {
   EXPECT_THAT(lines, Each(Not(HasSubstr("size_bytes=\"4194304\""))));
 }
 
+TEST_F(CollectorTest, LeavesOutATimeThatIsNotKnown) {
+  const std::vector<std::string> lines =
+      Lines(Sources(&requests_, BuildProfile({AllReduce(2, 1024, 1e-5, 0)})));
+  EXPECT_THAT(lines, Contains("fabricwise_profile_measurements 1"));
+  EXPECT_THAT(
+      lines,
+      Each(Not(StartsWith("fabricwise_profile_oldest_timestamp_seconds "))));
+}
+
 TEST_F(CollectorTest, WritesWhatMeasuringDid) {
   const auto profile = BuildProfile({AllReduce(2, 1024, 1e-5, 500)});
   MetricSources sources = Sources(&requests_, profile);
