@@ -18,6 +18,7 @@
 #include "client/local_service.h"
 #include "client/profile_diff.h"
 #include "client/render/text.h"
+#include "client/render/units.h"
 #include "server/base/status_macros.h"
 #include "server/profile/import.h"
 #include "server/profile/profile_file.h"
@@ -182,10 +183,12 @@ absl::Status RunImport(const ImportFlags& flags, const Session& session) {
   if (!flags.out.empty()) {
     RETURN_IF_ERROR(Write(flags.out, file, session));
     if (flags.out == "-") return absl::OkStatus();
+    const auto curves = static_cast<int64_t>(profile->curves().size() +
+                                             profile->exchanges().size());
     session.out() << " " << flags.out << ": "
-                  << profile->data().measurements.size() << " measurements, "
-                  << profile->curves().size() + profile->exchanges().size()
-                  << " curves\n";
+                  << FormatCount(std::ssize(profile->data().measurements))
+                  << " measurements, " << FormatCount(curves)
+                  << (curves == 1 ? " curve\n" : " curves\n");
     return absl::OkStatus();
   }
   v1::ImportProfileRequest request;

@@ -311,9 +311,14 @@ std::string RenderConfidence(const Style& style, const Plans& plans,
   double margin = confidence.margin_ratio();
   std::string words =
       absl::StrCat(verdict, ": ", first, " is best with ",
-                   ProbabilityWords(probability), " probability, ",
-                   margin >= 0 ? FormatPercent(margin) : FormatPercent(-margin),
-                   margin >= 0 ? " ahead of " : " behind ", second);
+                   ProbabilityWords(probability), " probability, ");
+  if (plans[0].misses_size() < plans[1].misses_size()) {
+    // Only plans that miss as little are compared: there is no margin.
+    absl::StrAppend(&words, "all others miss more limits");
+  } else {
+    absl::StrAppend(&words, FormatPercent(std::abs(margin)),
+                    margin >= 0 ? " ahead of " : " behind ", second);
+  }
   if (margin < 0 && plans[0].plan().mode() == current) {
     absl::StrAppend(&words, ", kept because it runs now");
   }
@@ -615,7 +620,7 @@ std::string RenderLaunches(const Plans& plans, const std::string& load) {
     absl::StrAppend(&out, "; place ", plan - plans.begin() + 1,
                     ", the first with a server to launch");
   }
-  out += "\n";
+  out += "\n# give the model as its folder or Hugging Face name\n";
   for (int i = 0; i < launch.commands_size(); ++i) {
     if (launch.commands_size() > 1) {
       absl::StrAppend(&out, "# replica ", i + 1, " of ", launch.commands_size(),

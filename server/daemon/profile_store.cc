@@ -89,8 +89,8 @@ absl::Status StoreBackend::StartRun(const RunOrder& order, std::stop_token stop,
                                     RunListener listener) {
   if (measuring_ == nullptr) {
     return absl::FailedPreconditionError(
-        "no measuring worker is installed on this node: import a profile with "
-        "ImportProfile instead");
+        "no measuring worker is installed on this node: import a profile "
+        "instead");
   }
   return measuring_->StartRun(order, std::move(stop), std::move(listener));
 }

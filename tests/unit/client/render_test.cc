@@ -99,6 +99,16 @@ TEST(RenderRecommendation, DecodeHasNoTtftAndPrefillNoTpot) {
   EXPECT_FALSE(absl::StrContains(prefill, "TPOT us"));
 }
 
+TEST(RenderRecommendation, ThereIsNoMarginToPlansThatMissMoreLimits) {
+  v1::RecommendParallelismResponse answer = SampleAnswer();
+  answer.mutable_confidence()->set_margin_ratio(0);
+  answer.mutable_plans(1)->add_misses("TPOT 10.1 ms is over the limit");
+  std::string text =
+      RenderRecommendation(SampleQuestion(), answer, Options(PipeStyle()));
+  EXPECT_TRUE(absl::StrContains(text, "all others miss more limits"));
+  EXPECT_FALSE(absl::StrContains(text, "0 % ahead of"));
+}
+
 TEST(RenderRecommendation, ConfidenceIsSaidInWordsThatFollowProbability) {
   v1::RecommendParallelismResponse answer = SampleAnswer();
   auto words = [&](double probability) {
@@ -188,6 +198,7 @@ TEST(RenderLaunches, OneCommandPerReplica) {
       RenderLaunches(SampleAnswer().plans(), "Qwen3-30B-A3B, 64 sequences"),
       "# Qwen3-30B-A3B, 64 sequences\n"
       "# 2xTP1 on vllm, flags as of vLLM 0.11\n"
+      "# give the model as its folder or Hugging Face name\n"
       "# replica 1 of 2\n"
       "NCCL_NVLS_ENABLE=0 CUDA_VISIBLE_DEVICES=0 vllm serve "
       "Qwen/Qwen3-30B-A3B --port 8000\n"
