@@ -319,8 +319,10 @@ std::string RenderConfidence(const Style& style, const Plans& plans,
     absl::StrAppend(&words, FormatPercent(std::abs(margin)),
                     margin >= 0 ? " ahead of " : " behind ", second);
   }
-  if (margin < 0 && plans[0].plan().mode() == current) {
-    absl::StrAppend(&words, ", kept because it runs now");
+  if (margin < 0) {
+    absl::StrAppend(&words, plans[0].plan().mode() == current
+                                ? ", kept because it runs now"
+                                : ", a tie in which the simpler goes first");
   }
   if (double residual = confidence.model_residual_ratio(); residual > 0) {
     absl::StrAppend(&words, " (model error ", FormatPercent(residual),

@@ -131,6 +131,12 @@ TEST(RenderRecommendation, ACurrentPlanThatIsKeptIsSaidToBeKept) {
   EXPECT_TRUE(
       absl::StrContains(text, "1.0 % behind TP2, kept because it runs now"))
       << text;
+
+  question.clear_current_plan();
+  text = RenderRecommendation(question, answer, Options(PipeStyle()));
+  EXPECT_TRUE(absl::StrContains(
+      text, "1.0 % behind TP2, a tie in which the simpler goes first"))
+      << text;
 }
 
 TEST(RenderRecommendation, ManyPlansAreCutUnlessExplained) {
