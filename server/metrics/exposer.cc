@@ -2,6 +2,7 @@
 #include "server/metrics/exposer.h"
 
 #include <exception>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -12,8 +13,14 @@
 namespace fabricwise {
 namespace {
 
-// Scrapes are rare and short; two let a second scraper not wait for a slow one.
-constexpr size_t kThreads = 2;
+// A connection holds a thread until it has asked and been answered. Scrapes are
+// rare and short; the others are for connections on which nobody asks, such as
+// a browser's spare ones or a port scan's.
+constexpr const char* kThreads = "8";
+
+// So long may a connection stay silent; the library's own 30 s is longer than
+// most scrapers wait.
+constexpr const char* kSilenceMs = "2000";
 
 }  // namespace
 
@@ -22,7 +29,9 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(
     std::shared_ptr<prometheus::Collectable> collector) {
   // The library throws, and does not say why it cannot listen.
   try {
-    auto exposer = std::make_unique<prometheus::Exposer>(address, kThreads);
+    auto exposer = std::make_unique<prometheus::Exposer>(
+        std::vector<std::string>{"listening_ports", address, "num_threads",
+                                 kThreads, "request_timeout_ms", kSilenceMs});
     exposer->RegisterCollectable(collector);
     const std::vector<int> ports = exposer->GetListeningPorts();
     return std::unique_ptr<MetricsServer>(

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <string>
@@ -18,13 +19,23 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-std::string Get(int port, const std::string& path) {
+int Connect(int port) {
   const int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   EXPECT_EQ(connect(s, reinterpret_cast<sockaddr*>(&address), sizeof(address)),
+            0);
+  return s;
+}
+
+std::string Get(int port, const std::string& path) {
+  const int s = Connect(port);
+  // The test fails rather than hangs.
+  constexpr timeval kLongestWait = {.tv_sec = 10, .tv_usec = 0};
+  EXPECT_EQ(setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &kLongestWait,
+                       sizeof(kLongestWait)),
             0);
   const std::string request =
       absl::StrCat("GET ", path,
@@ -51,6 +62,18 @@ TEST(MetricsServer, ServesTheCollectorOverHttp) {
   EXPECT_THAT(answer, HasSubstr("text/plain"));
   EXPECT_THAT(answer, HasSubstr("fabricwise_build_info{version=\"1.2.3\"} 1"));
   EXPECT_THAT(Get((*server)->port(), "/other"), StartsWith("HTTP/1.1 404"));
+}
+
+TEST(MetricsServer, AnswersBesideConnectionsThatStaySilent) {
+  RequestMetrics requests({"A"});
+  auto server = MetricsServer::Start(
+      "127.0.0.1:0", MakeCollector(Sources(&requests, nullptr)));
+  ASSERT_TRUE(server.ok()) << server.status();
+  // Accepted in order, so that the last one finds these before it.
+  int silent[4];
+  for (int& s : silent) s = Connect((*server)->port());
+  EXPECT_THAT(Get((*server)->port(), "/metrics"), StartsWith("HTTP/1.1 200"));
+  for (const int s : silent) close(s);
 }
 
 TEST(MetricsServer, PortInUseIsUnavailableAndNamed) {
