@@ -49,21 +49,34 @@ absl::StatusOr<std::string> ReadFile(const std::string& path,
 }
 
 absl::Status WriteFile(const std::string& path, absl::string_view content) {
+  std::error_code error;
+  const std::filesystem::file_status status =
+      std::filesystem::status(path, error);
+  // A device or a pipe is written to; a rename would put a file in its place.
+  const bool in_place = std::filesystem::exists(status) &&
+                        !std::filesystem::is_regular_file(status);
+  // A link stays, and what it points to is replaced.
+  std::filesystem::path target = path;
+  if (std::filesystem::is_symlink(path, error)) {
+    target = std::filesystem::weakly_canonical(path, error);
+    if (error) target = path;
+  }
   // A reader never sees half of it: written beside, then renamed over.
-  std::string beside = absl::StrCat(path, ".new");
+  std::filesystem::path written = target;
+  if (!in_place) written += ".new";
   auto refuse = [&](const std::string& why) {
     std::error_code ignored;
-    std::filesystem::remove(beside, ignored);
+    if (!in_place) std::filesystem::remove(written, ignored);
     return absl::InvalidArgumentError(
         absl::StrCat("cannot write \"", path, "\": ", why));
   };
-  std::ofstream file(beside, std::ios::binary | std::ios::trunc);
+  std::ofstream file(written, std::ios::binary | std::ios::trunc);
   if (!file) return refuse(std::strerror(errno));
   file.write(content.data(), static_cast<std::streamsize>(content.size()));
   file.close();
   if (!file) return refuse(std::strerror(errno));
-  std::error_code error;
-  std::filesystem::rename(beside, path, error);
+  if (in_place) return absl::OkStatus();
+  std::filesystem::rename(written, target, error);
   if (error) return refuse(error.message());
   return absl::OkStatus();
 }

@@ -18,7 +18,9 @@ namespace fabricwise {
 absl::StatusOr<std::string> ReadFile(const std::string& path,
                                      int64_t most_bytes);
 
-// Writes `path` anew, whole or not at all. INVALID_ARGUMENT naming `path`.
+// Writes `path` anew, whole or not at all: the file that it names, or that it
+// links to. A device or a pipe is written to as it is. INVALID_ARGUMENT naming
+// `path`.
 absl::Status WriteFile(const std::string& path, absl::string_view content);
 
 }  // namespace fabricwise
