@@ -32,7 +32,8 @@ class SignalThread {
   void Run();
 
   absl::Notification stop_;
-  int signal_ = 0;  // written before stop_ is notified
+  // Written before stop_ is notified; atomic, as TSan cannot see that.
+  std::atomic<int> signal_ = 0;
   std::atomic<bool> ending_ = false;
   std::thread thread_;
 };
