@@ -6,6 +6,7 @@
 
 #include "server/engines/engine.h"
 #include "server/recommend/enumerate.h"
+#include "server/recommend/placement.h"
 
 namespace fabricwise {
 namespace {
@@ -34,14 +35,16 @@ std::vector<MeasurementKey> WantedKeys(const std::vector<ModelShape>& models,
   std::vector<MeasurementKey> keys;
   std::set<std::tuple<NumberFormat, int64_t, int64_t>> seen;
   const int gpus = static_cast<int>(node.gpus.size());
+  Placer placer(node);
   for (const ModelShape& model : models) {
     for (const EngineId id : AllEngines()) {
       const Engine& engine = GetEngine(id);
       for (const int count : GpuCounts(gpus)) {
         for (const Plan& plan : EnumeratePlans(model, engine, count)) {
-          if (engine.Refusal(model, plan, node)) continue;
+          const std::vector<int>& on = placer.At(plan).replicas.front();
+          if (engine.Refusal(model, plan, node, on)) continue;
           for (const GemmUse& use :
-               engine.MakeRecipe(model, plan, node).gemms) {
+               engine.MakeRecipe(model, plan, node, on).gemms) {
             if (!IsMeasured(use.format.number) ||
                 !seen.emplace(use.format.number, use.n, use.k).second) {
               continue;

@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "server/domain/fingerprint.h"
 #include "server/domain/model_shape.h"
+#include "server/domain/placement.h"
 #include "server/domain/plan.h"
 #include "server/domain/recipe.h"
 #include "server/domain/workload.h"
@@ -39,21 +40,25 @@ class Engine {
   virtual absl::Span<const ExpertTransport> Transports(
       int attention_dp) const = 0;
 
-  // Why this engine would not run `plan`, with the failing dimension in
-  // numbers; nullopt where it would. The plan is consistent in itself
-  // (e * m = t * d for a MoE model, e = m = 1 for a dense one).
-  virtual std::optional<std::string> Refusal(const ModelShape& model,
-                                             const Plan& plan,
-                                             const Fingerprint& node) const = 0;
+  // Why this engine would not run `plan` on `gpus`, the GPUs of one replica in
+  // rank order (Placement), with the failing dimension in numbers; nullopt
+  // where it would. The plan is consistent in itself (e * m = t * d for a MoE
+  // model, e = m = 1 for a dense one), and `gpus` are as many as it asks for.
+  virtual std::optional<std::string> Refusal(
+      const ModelShape& model, const Plan& plan, const Fingerprint& node,
+      absl::Span<const int> gpus) const = 0;
 
-  // What one step runs, for a plan that is not refused.
+  // What one step of one replica runs on `gpus`, for a plan that is not
+  // refused there.
   virtual Recipe MakeRecipe(const ModelShape& model, const Plan& plan,
-                            const Fingerprint& node) const = 0;
+                            const Fingerprint& node,
+                            absl::Span<const int> gpus) const = 0;
 
   // How to start a plan that is not refused, for `concurrency` sequences on
   // all replicas together.
   virtual LaunchAdvice Launch(const ModelShape& model, const Plan& plan,
-                              const Workload& workload) const = 0;
+                              const Workload& workload, const Fingerprint& node,
+                              const Placement& placement) const = 0;
 };
 
 // Never fails: every EngineId has one, living for the whole process.

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 namespace fabricwise {
 namespace {
@@ -418,51 +418,11 @@ class Builder {
   double layer_weights_ = 0;  // bytes per GPU over all layers, one stage
 };
 
-std::string NotMultiple(absl::string_view what, int64_t value,
-                        absl::string_view by, int64_t divisor) {
-  return absl::StrCat(what, " ", value, " is not a multiple of ", by, " ",
-                      divisor);
-}
-
 }  // namespace
 
 Recipe BuildRecipe(const ModelShape& model, const Plan& plan,
                    const RecipeRules& rules) {
   return Builder(model, plan, rules).Build();
-}
-
-std::optional<std::string> CommonRefusal(const ModelShape& model,
-                                         const Plan& plan) {
-  const int64_t t = plan.attention_tp;
-  if (model.num_attention_heads % t != 0) {
-    return NotMultiple("num_attention_heads", model.num_attention_heads, "TP",
-                       t);
-  }
-  const int64_t kv = model.num_key_value_heads;
-  if (model.attention_kind == AttentionKind::kGqa && kv % t != 0 &&
-      t % kv != 0) {
-    return absl::StrCat("num_key_value_heads ", kv, " and TP ", t,
-                        " do not divide one another");
-  }
-  if (model.num_linear_layers > 0 && model.linear_key_heads % t != 0) {
-    return NotMultiple("linear_key_heads", model.linear_key_heads, "TP", t);
-  }
-  if (model.num_dense_layers > 0 && model.intermediate_size % t != 0) {
-    return NotMultiple("intermediate_size", model.intermediate_size, "TP", t);
-  }
-  if (model.is_moe() && model.moe_intermediate_size % plan.moe_tp != 0) {
-    return NotMultiple("moe_intermediate_size", model.moe_intermediate_size,
-                       "MoE TP", plan.moe_tp);
-  }
-  if (model.is_moe() && plan.expert_parallel > model.num_experts) {
-    return absl::StrCat("EP ", plan.expert_parallel, " exceeds num_experts ",
-                        model.num_experts);
-  }
-  if (plan.pipeline > model.num_layers) {
-    return absl::StrCat("PP ", plan.pipeline, " exceeds num_layers ",
-                        model.num_layers);
-  }
-  return std::nullopt;
 }
 
 }  // namespace fabricwise

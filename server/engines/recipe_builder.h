@@ -5,8 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string>
 
 #include "absl/container/inlined_vector.h"
 #include "server/domain/model_shape.h"
@@ -37,10 +35,5 @@ struct RecipeRules {
 // `plan` must be consistent and its divisions exact (Engine::Refusal).
 Recipe BuildRecipe(const ModelShape& model, const Plan& plan,
                    const RecipeRules& rules);
-
-// A plan's own contradictions, common to all engines: heads, KV heads, experts
-// and widths that do not divide; fewer layers than stages. nullopt: none.
-std::optional<std::string> CommonRefusal(const ModelShape& model,
-                                         const Plan& plan);
 
 }  // namespace fabricwise

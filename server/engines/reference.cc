@@ -5,6 +5,7 @@
 // allowed.
 #include <array>
 
+#include "server/engines/divisibility.h"
 #include "server/engines/engines.h"
 #include "server/engines/recipe_builder.h"
 
@@ -28,17 +29,18 @@ class Reference final : public Engine {
   }
 
   std::optional<std::string> Refusal(const ModelShape& model, const Plan& plan,
-                                     const Fingerprint&) const override {
+                                     const Fingerprint&,
+                                     absl::Span<const int>) const override {
     return CommonRefusal(model, plan);
   }
 
   Recipe MakeRecipe(const ModelShape& model, const Plan& plan,
-                    const Fingerprint&) const override {
+                    const Fingerprint&, absl::Span<const int>) const override {
     return BuildRecipe(model, plan, {.edges = false});
   }
 
-  LaunchAdvice Launch(const ModelShape&, const Plan&,
-                      const Workload&) const override {
+  LaunchAdvice Launch(const ModelShape&, const Plan&, const Workload&,
+                      const Fingerprint&, const Placement&) const override {
     return {.engine_version = std::string(version())};
   }
 };

@@ -16,6 +16,7 @@
 #include "server/model/pricer.h"
 #include "server/recommend/confidence.h"
 #include "server/recommend/enumerate.h"
+#include "server/recommend/placement.h"
 
 namespace fabricwise {
 namespace {
@@ -58,6 +59,7 @@ struct Replica {
 
 struct Candidate {
   Replica* replica;
+  const Placement* placement;
   Plan plan;
   int gpus;
   int complexity;
@@ -106,6 +108,7 @@ class Advisor {
       : model_(model),
         question_(question),
         profile_(profile),
+        placer_(profile.fingerprint()),
         pricer_(profile, question.scope, question.workload.routing_skew) {
     if (auto running = ParseMode(question.current_mode, model.is_moe());
         running.ok()) {
@@ -178,7 +181,9 @@ class Advisor {
     const double spread = kDeviate90 * RelativeSigma(outcome);
     advice.tpot_low_seconds = outcome.tpot_seconds * std::max(0.0, 1 - spread);
     advice.tpot_high_seconds = outcome.tpot_seconds * (1 + spread);
-    advice.launch = candidate.engine().Launch(model_, candidate.plan, workload);
+    advice.launch =
+        candidate.engine().Launch(model_, candidate.plan, workload,
+                                  profile_.fingerprint(), *candidate.placement);
     AddMisses(advice);
     return advice;
   }
@@ -270,14 +275,18 @@ class Advisor {
  private:
   void AddPlans(const Engine& engine, int count) {
     for (const Plan& plan : EnumeratePlans(model_, engine, count)) {
-      if (auto refusal = engine.Refusal(model_, plan, profile_.fingerprint())) {
+      const Placement& placement = placer_.At(plan);
+      const std::vector<int>& gpus = placement.replicas.front();
+      if (auto refusal =
+              engine.Refusal(model_, plan, profile_.fingerprint(), gpus)) {
         refused_.push_back({engine.id(), ModeName(plan), *std::move(refusal)});
         continue;
       }
-      Replica& replica = FindReplica(engine, plan);
+      Replica& replica = FindReplica(engine, plan, gpus);
       const MemoryUse memory = ComputeMemory(
           replica.recipe, plan, question_.workload, gpu_memory_bytes_);
       candidates_.push_back({.replica = &replica,
+                             .placement = &placement,
                              .plan = plan,
                              .gpus = plan.gpus(),
                              .complexity = Complexity(plan),
@@ -286,7 +295,8 @@ class Advisor {
     }
   }
 
-  Replica& FindReplica(const Engine& engine, Plan plan) {
+  Replica& FindReplica(const Engine& engine, Plan plan,
+                       absl::Span<const int> gpus) {
     plan.replicas = 1;
     for (Replica& replica : replicas_) {
       if (replica.engine == &engine && replica.recipe.plan == plan) {
@@ -295,7 +305,8 @@ class Advisor {
     }
     Replica& replica = replicas_.emplace_back(Replica{
         .engine = &engine,
-        .recipe = engine.MakeRecipe(model_, plan, profile_.fingerprint())});
+        .recipe =
+            engine.MakeRecipe(model_, plan, profile_.fingerprint(), gpus)});
     Recipe& recipe = replica.recipe;
     if (question_.host_seconds_per_step >= 0) {
       recipe.host_seconds = question_.host_seconds_per_step;
@@ -626,6 +637,7 @@ class Advisor {
   const ModelShape& model_;
   const Question& question_;
   const Profile& profile_;
+  Placer placer_;
   Pricer pricer_;
   int64_t gpu_memory_bytes_ = 0;
   std::optional<Plan> running_;   // question_.current_mode

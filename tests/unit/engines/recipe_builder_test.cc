@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/domain/model_shape.h"
+#include "server/engines/divisibility.h"
 #include "tests/support/random_model.h"
 #include "tests/unit/engines/recipes.h"
 

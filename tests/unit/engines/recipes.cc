@@ -48,15 +48,30 @@ Fingerprint Node(int gpus, bool nvlink) {
   return node;
 }
 
+Placement Gpus(const Plan& plan) {
+  Placement placement;
+  int next = 0;
+  for (int replica = 0; replica < plan.replicas; ++replica) {
+    auto& gpus = placement.replicas.emplace_back();
+    for (int i = 0; i < plan.gpus() / plan.replicas; ++i) {
+      gpus.push_back(next++);
+    }
+  }
+  return placement;
+}
+
 Recipe RecipeOf(EngineId engine, const ModelShape& model,
                 const std::string& mode, const Fingerprint& node) {
-  return GetEngine(engine).MakeRecipe(model, PlanOf(model, mode), node);
+  const Plan plan = PlanOf(model, mode);
+  return GetEngine(engine).MakeRecipe(model, plan, node,
+                                      Gpus(plan).replicas.front());
 }
 
 std::string RefusalOf(EngineId engine, const ModelShape& model,
                       const std::string& mode, const Fingerprint& node) {
+  const Plan plan = PlanOf(model, mode);
   return GetEngine(engine)
-      .Refusal(model, PlanOf(model, mode), node)
+      .Refusal(model, plan, node, Gpus(plan).replicas.front())
       .value_or("");
 }
 

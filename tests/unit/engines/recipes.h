@@ -9,6 +9,7 @@
 
 #include "server/domain/fingerprint.h"
 #include "server/domain/model_shape.h"
+#include "server/domain/placement.h"
 #include "server/domain/plan.h"
 #include "server/domain/recipe.h"
 #include "server/engines/engine.h"
@@ -23,6 +24,9 @@ Plan PlanOf(const ModelShape& model, const std::string& mode);
 
 // `gpus` GPUs of 141 GB with NVLink among all, or among none.
 Fingerprint Node(int gpus, bool nvlink = true);
+
+// The GPUs of a plan, in the order of the node's numbers.
+Placement Gpus(const Plan& plan);
 
 // The recipe of a mode that the engine does not refuse.
 Recipe RecipeOf(EngineId engine, const ModelShape& model,

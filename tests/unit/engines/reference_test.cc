@@ -58,8 +58,9 @@ TEST(Reference, TakesPlainNccl) {
 
 TEST(Reference, HasNothingToLaunch) {
   const ModelShape& model = Preset("Llama-3.1-8B");
+  const Plan plan = PlanOf(model, "TP2");
   const LaunchAdvice launch =
-      GetEngine(kReference).Launch(model, PlanOf(model, "TP2"), {});
+      GetEngine(kReference).Launch(model, plan, {}, Node(8), Gpus(plan));
   EXPECT_THAT(launch.commands, IsEmpty());
   EXPECT_THAT(launch.environment, IsEmpty());
   EXPECT_EQ(launch.engine_version, "1");

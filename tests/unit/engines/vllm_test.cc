@@ -134,7 +134,7 @@ TEST(Vllm, ChecksWhatElseItShards) {
   ModelShape narrow = WithExperts(1536, Int4(32));
   narrow.hidden_size = 4032;
   EXPECT_EQ(Refusal(narrow, "TP1"),
-            "hidden_size 4032 is not a multiple of 128 (int4 experts)");
+            "hidden_size 4032 is not a multiple of int4 experts' tile 128");
   EXPECT_EQ(Refusal(Preset("Llama-3.1-70B"), "TP3"),
             "num_attention_heads 64 is not a multiple of TP 3");
 }
@@ -149,7 +149,8 @@ TEST(Vllm, TiesExpertParallelismToTheStage) {
 
 TEST(Vllm, RunsDenseDataParallelRanksAsReplicas) {
   const Plan plan{.attention_dp = 2, .attention_tp = 4};
-  EXPECT_EQ(GetEngine(kVllm).Refusal(Preset("Llama-3.1-70B"), plan, Node(8)),
+  EXPECT_EQ(GetEngine(kVllm).Refusal(Preset("Llama-3.1-70B"), plan, Node(8),
+                                     Gpus(plan).replicas[0]),
             "data-parallel ranks of a dense model are independent replicas");
 }
 
@@ -165,26 +166,23 @@ TEST(Vllm, RefusesDeepEpWithoutNvlinkOrExpertParallelism) {
   const ModelShape& kimi = Preset("Kimi-K2.5");
   EXPECT_EQ(Refusal(kimi, "DP8+EP8:deepep-ll"), "");
   const char* const no_nvlink =
-      "DeepEP needs NVLink between all GPUs of the node; the profile has pairs "
-      "without it";
+      "DeepEP needs NVLink between all GPUs of a stage; some pairs have none";
   EXPECT_EQ(Refusal(kimi, "DP8+EP8:deepep-ll", Node(8, false)), no_nvlink);
   Fingerprint unknown = Node(8);
   unknown.nvlinks.clear();
   EXPECT_EQ(
       Refusal(kimi, "DP8+EP8:deepep-ll", unknown),
-      "DeepEP needs NVLink between all GPUs of the node; the profile does "
-      "not say which have it");
-  Fingerprint ragged = Node(8);
-  ragged.nvlinks[3].pop_back();
-  EXPECT_EQ(Refusal(kimi, "DP8+EP8:deepep-ll", ragged), no_nvlink);
+      "DeepEP needs NVLink between all GPUs of a stage; the profile does not "
+      "say which have it");
   Fingerprint broken = Node(8);
   broken.nvlinks[2][5] = 0;
   EXPECT_EQ(Refusal(kimi, "DP8+EP8:deepep-ll", broken), no_nvlink);
 
   Plan plan = PlanOf(kimi, "DP8");
   plan.transport = ExpertTransport::kDeepEpLowLatency;
-  EXPECT_EQ(GetEngine(kVllm).Refusal(kimi, plan, Node(8)),
-            "DeepEP needs expert parallelism");
+  EXPECT_EQ(
+      GetEngine(kVllm).Refusal(kimi, plan, Node(8), Gpus(plan).replicas[0]),
+      "DeepEP needs expert parallelism");
 }
 
 // The largest message of vLLM's own all-reduce; 0: it is not used.
@@ -234,8 +232,9 @@ TEST(Vllm, SizesItsStepsByTheGpuAndTheTransport) {
 LaunchAdvice Launch(const std::string& model, const std::string& mode,
                     int64_t concurrency) {
   const ModelShape& shape = Preset(model);
-  return GetEngine(kVllm).Launch(shape, PlanOf(shape, mode),
-                                 {.concurrency = concurrency});
+  const Plan plan = PlanOf(shape, mode);
+  return GetEngine(kVllm).Launch(shape, plan, {.concurrency = concurrency},
+                                 Node(8), Gpus(plan));
 }
 
 TEST(Vllm, LaunchesOneServerAReplica) {
@@ -273,17 +272,21 @@ TEST(Vllm, LaunchesEveryModeByItsFlags) {
 TEST(Vllm, LaunchesAModelWithoutANameUnderAPlaceholder) {
   ModelShape model = Preset("Llama-3.1-8B");
   model.name.clear();
+  const Plan plan = PlanOf(model, "TP1");
   const LaunchAdvice launch =
-      GetEngine(kVllm).Launch(model, PlanOf(model, "TP1"), {});
+      GetEngine(kVllm).Launch(model, plan, {}, Node(8), Gpus(plan));
   EXPECT_THAT(launch.commands[0], HasSubstr("vllm serve MODEL "));
 }
 
 // Names come from files that the asker did not write; commands are pasted.
 TEST(Vllm, QuotesANameThatAShellWouldRead) {
   ModelShape model = Preset("Llama-3.1-8B");
+  const Plan plan = PlanOf(model, "TP1");
   const auto command = [&](const char* name) {
     model.name = name;
-    return GetEngine(kVllm).Launch(model, PlanOf(model, "TP1"), {}).commands[0];
+    return GetEngine(kVllm)
+        .Launch(model, plan, {}, Node(8), Gpus(plan))
+        .commands[0];
   };
   EXPECT_THAT(command("meta-llama/Llama-3.1_8B:v1"),
               HasSubstr("vllm serve meta-llama/Llama-3.1_8B:v1 --gpu"));

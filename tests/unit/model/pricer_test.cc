@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <set>
 #include <string>
@@ -35,6 +36,13 @@ Plan PlanOf(const std::string& mode, bool is_moe) {
   return *ParseMode(mode, is_moe);
 }
 
+// The GPUs of one replica of `plan`.
+std::vector<int> Gpus(const Plan& plan) {
+  std::vector<int> gpus(static_cast<size_t>(plan.pipeline * plan.stage_gpus()));
+  std::iota(gpus.begin(), gpus.end(), 0);
+  return gpus;
+}
+
 struct Asked {
   Workload workload = {.concurrency = 16};
   CostScope scope = CostScope::kStep;
@@ -47,7 +55,8 @@ ExplainedPrice Explain(const Profile& profile, const ModelShape& model,
                        const std::string& mode, const Asked& asked = {}) {
   const Plan plan = PlanOf(mode, model.is_moe());
   Recipe recipe =
-      GetEngine(asked.engine).MakeRecipe(model, plan, profile.fingerprint());
+      GetEngine(asked.engine)
+          .MakeRecipe(model, plan, profile.fingerprint(), Gpus(plan));
   recipe.host_seconds = asked.host_seconds;
   Pricer pricer(profile, asked.scope, asked.workload.routing_skew);
   const auto bound = pricer.Bind(recipe);
@@ -399,8 +408,9 @@ TEST(Pricer, DoesNotNeedWhatAStepDoesNotDo) {
   const Plan plan = PlanOf("TP2", true);
   const Workload workload{.concurrency = 4, .phase = Phase::kPrefill};
   Pricer pricer(*no_memory, CostScope::kStep, 0);
-  const Recipe recipe = GetEngine(EngineId::kReference)
-                            .MakeRecipe(model, plan, no_memory->fingerprint());
+  const Recipe recipe =
+      GetEngine(EngineId::kReference)
+          .MakeRecipe(model, plan, no_memory->fingerprint(), Gpus(plan));
   const auto bound = pricer.Bind(recipe);
   const ExplainedPrice price =
       pricer.Explain(*bound, PromptLoad(workload, plan, 2048), Launch::kEager);
@@ -459,7 +469,7 @@ Step RandomStep(std::mt19937& random, const Profile& profile) {
     const int t = 1 << RandomBetween(random, 0, 3);
     const int d = step.model.is_moe() ? (1 << RandomBetween(random, 0, 3)) : 1;
     const int p = static_cast<int>(RandomBetween(random, 1, 8));
-    if (t * d > 8) continue;
+    if (p * t * d > profile.gpu_count()) continue;
     step.plan = {.replicas = static_cast<int>(RandomBetween(random, 1, 4)),
                  .pipeline = p,
                  .attention_dp = d,
@@ -472,9 +482,12 @@ Step RandomStep(std::mt19937& random, const Profile& profile) {
     const Engine& engine =
         GetEngine(RandomBetween(random, 0, 1) == 0 ? EngineId::kReference
                                                    : EngineId::kVllm);
-    if (engine.Refusal(step.model, step.plan, profile.fingerprint())) continue;
+    const std::vector<int> gpus = Gpus(step.plan);
+    if (engine.Refusal(step.model, step.plan, profile.fingerprint(), gpus)) {
+      continue;
+    }
     step.recipe =
-        engine.MakeRecipe(step.model, step.plan, profile.fingerprint());
+        engine.MakeRecipe(step.model, step.plan, profile.fingerprint(), gpus);
     const Workload workload{.concurrency = RandomBetween(random, 1, 2000),
                             .phase = RandomBetween(random, 0, 1) == 0
                                          ? Phase::kDecode
@@ -580,9 +593,10 @@ TEST(Pricer, AnswersEachStepAsAPricerOfItsOwnWould) {
   std::vector<Recipe> recipes;
   for (const char* mode : {"TP8", "TP8+EP8", "DP8+EP8", "DP2xTP4+EP8",
                            "PP2xTP4", "PP8", "TP2", "TP1"}) {
+    const Plan plan = PlanOf(mode, true);
     recipes.push_back(
         GetEngine(EngineId::kReference)
-            .MakeRecipe(model, PlanOf(mode, true), profile->fingerprint()));
+            .MakeRecipe(model, plan, profile->fingerprint(), Gpus(plan)));
   }
   std::vector<std::shared_ptr<const Pricer::Bound>> bounds;
   for (const Recipe& recipe : recipes) bounds.push_back(shared.Bind(recipe));
