@@ -161,8 +161,10 @@ ExpertsOperation::ExpertsOperation(const Profile& profile,
   }
 }
 
-bool ExpertsOperation::Is(const ExpertsUse& use) const {
-  return use_.format == use.format && use_.hidden_size == use.hidden_size &&
+bool ExpertsOperation::Is(const ExpertsUse& use,
+                          const RoutingMemo& routing) const {
+  return &routing_ == &routing && use_.format == use.format &&
+         use_.hidden_size == use.hidden_size &&
          use_.intermediate_size == use.intermediate_size &&
          use_.num_experts == use.num_experts &&
          use_.experts_per_token == use.experts_per_token &&

@@ -103,7 +103,7 @@ class ExpertsOperation final : public Operation {
  public:
   ExpertsOperation(const Profile& profile, const ExpertsUse& use,
                    RoutingMemo& routing);
-  bool Is(const ExpertsUse& use) const;
+  bool Is(const ExpertsUse& use, const RoutingMemo& routing) const;
   std::string Source(const Argument& argument) const override;
   std::vector<std::string> Missing(const Argument& argument) const override;
 

@@ -247,15 +247,21 @@ struct Pricer::State {
         copy(of, MemoryOp::kCopy),
         node(of) {}
 
-  // The operation of `key`, made by `make` when first asked for.
-  template <typename T, typename Is, typename Make>
-  static T* Intern(std::vector<std::unique_ptr<T>>& known, const Is& is,
-                   const Make& make) {
-    for (const auto& operation : known) {
-      if (is(*operation)) return operation.get();
+  // The one of `known` that is of `what`; null: none yet.
+  template <typename T, typename... What>
+  static T* Find(const std::vector<std::unique_ptr<T>>& known,
+                 const What&... what) {
+    for (const auto& one : known) {
+      if (one->Is(what...)) return one.get();
     }
-    known.push_back(make());
-    return known.back().get();
+    return nullptr;
+  }
+
+  // The operation of `what`, made when first asked for.
+  template <typename T, typename... What>
+  T* Intern(std::vector<std::unique_ptr<T>>& known, What&... what) {
+    if (T* operation = Find(known, what...)) return operation;
+    return known.emplace_back(std::make_unique<T>(profile, what...)).get();
   }
 
   // What `bound.items` is priced by.
@@ -266,22 +272,16 @@ struct Pricer::State {
     for (const Item& item : bound.items) {
       Merge(item, OfOneRank(item) ? of_one_rank : bound.rest);
     }
-    bound.shared = Intern(
-        shared, [&](const SharedWork& known) { return known.Is(of_one_rank); },
-        [&] { return std::make_unique<SharedWork>(of_one_rank); });
+    bound.shared = Find(shared, of_one_rank);
+    if (bound.shared == nullptr) {
+      bound.shared =
+          shared.emplace_back(std::make_unique<SharedWork>(of_one_rank)).get();
+    }
   }
 
   void BindCollective(const CollectiveUse& use, Bound& bound) {
     const auto operation = [&](CollectiveOp op) {
-      return Intern(
-          collectives,
-          [&](const CollectiveOperation& known) {
-            return known.Is(op, use.group_size, use.paths);
-          },
-          [&] {
-            return std::make_unique<CollectiveOperation>(
-                profile, op, use.group_size, use.paths);
-          });
+      return Intern(collectives, op, use.group_size, use.paths);
     };
     const auto add = [&](const CollectiveStep& step, absl::string_view note) {
       bound.items.push_back({.operation = operation(step.op),
@@ -324,18 +324,12 @@ std::shared_ptr<const Pricer::Bound> Pricer::Bind(const Recipe& recipe) {
     state.BindCollective(use, *bound);
   }
   for (const ExchangeUse& use : recipe.exchanges) {
-    bound->items.push_back(
-        {.operation = State::Intern(
-             state.exchanges,
-             [&](const ExchangeOperation& known) { return known.Is(use); },
-             [&] {
-               return std::make_unique<ExchangeOperation>(state.profile, use);
-             }),
-         .name = use.name,
-         .asks = Asks::kTokens,
-         .basis = TokenBasis::kRankSlice,
-         .count = use.count,
-         .communication = true});
+    bound->items.push_back({.operation = state.Intern(state.exchanges, use),
+                            .name = use.name,
+                            .asks = Asks::kTokens,
+                            .basis = TokenBasis::kRankSlice,
+                            .count = use.count,
+                            .communication = true});
   }
   if (state.scope == CostScope::kCommunication) {
     state.Divide(*bound);
@@ -344,43 +338,22 @@ std::shared_ptr<const Pricer::Bound> Pricer::Bind(const Recipe& recipe) {
 
   bound->host_seconds = recipe.host_seconds;
   for (const GemmUse& use : recipe.gemms) {
-    bound->items.push_back({.operation = State::Intern(
-                                state.gemms,
-                                [&](const GemmOperation& known) {
-                                  return known.Is(use.format, use.n, use.k);
-                                },
-                                [&] {
-                                  return std::make_unique<GemmOperation>(
-                                      state.profile, use.format, use.n, use.k);
-                                }),
-                            .name = use.name,
-                            .asks = Asks::kTokens,
-                            .basis = use.rows,
-                            .count = use.count,
-                            .section = use.section});
+    bound->items.push_back(
+        {.operation = state.Intern(state.gemms, use.format, use.n, use.k),
+         .name = use.name,
+         .asks = Asks::kTokens,
+         .basis = use.rows,
+         .count = use.count,
+         .section = use.section});
   }
   for (const AttentionUse& use : recipe.attention) {
+    bound->items.push_back({.operation = state.Intern(state.attention, use),
+                            .name = use.name,
+                            .asks = Asks::kDecode,
+                            .factor = use.kv_bytes_per_token,
+                            .count = use.count});
     bound->items.push_back(
-        {.operation = State::Intern(
-             state.attention,
-             [&](const AttentionOperation& known) { return known.Is(use); },
-             [&] {
-               return std::make_unique<AttentionOperation>(state.profile, use);
-             }),
-         .name = use.name,
-         .asks = Asks::kDecode,
-         .factor = use.kv_bytes_per_token,
-         .count = use.count});
-    bound->items.push_back(
-        {.operation = State::Intern(
-             state.prompt_attention,
-             [&](const PromptAttentionOperation& known) {
-               return known.Is(use);
-             },
-             [&] {
-               return std::make_unique<PromptAttentionOperation>(state.profile,
-                                                                 use);
-             }),
+        {.operation = state.Intern(state.prompt_attention, use),
          .name = "attention of prompts",
          .asks = Asks::kPrompt,
          .count = use.count});
@@ -395,13 +368,7 @@ std::shared_ptr<const Pricer::Bound> Pricer::Bind(const Recipe& recipe) {
   }
   for (const ExpertsUse& use : recipe.experts) {
     bound->items.push_back(
-        {.operation = State::Intern(
-             state.experts,
-             [&](const ExpertsOperation& known) { return known.Is(use); },
-             [&] {
-               return std::make_unique<ExpertsOperation>(state.profile, use,
-                                                         state.routing);
-             }),
+        {.operation = state.Intern(state.experts, use, state.routing),
          .name = "experts",
          .asks = Asks::kTokens,
          .basis = TokenBasis::kStage,

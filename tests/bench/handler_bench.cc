@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the handler takes for one question, without a network: eight GPUs, the
-// full plan space of every engine.
+// full plan space of one engine, and of every serving engine at once.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -36,9 +36,11 @@ Node& TheNode() {
 }
 
 v1::RecommendParallelismRequest Question(const std::string& preset,
-                                         v1::AdviceView view) {
+                                         v1::AdviceView view,
+                                         v1::Engine engine = v1::ENGINE_VLLM) {
   v1::RecommendParallelismRequest request;
   request.mutable_model()->set_preset(preset);
+  request.set_engine(engine);
   request.mutable_workload()->set_concurrency(64);
   request.mutable_limits()->set_ignore_memory(true);
   request.set_view(view);
@@ -52,8 +54,9 @@ double Quantile(std::vector<double>& values, double q) {
 }
 
 void Ask(benchmark::State& state, const std::string& preset,
-         v1::AdviceView view) {
-  const std::string request = Question(preset, view).SerializeAsString();
+         v1::AdviceView view, v1::Engine engine = v1::ENGINE_VLLM) {
+  const std::string request =
+      Question(preset, view, engine).SerializeAsString();
   Node& node = TheNode();
   std::vector<double> micros;
   size_t bytes = 0;
@@ -77,6 +80,11 @@ BENCHMARK_CAPTURE(Ask, moe_full, "Qwen3-30B-A3B", v1::ADVICE_VIEW_FULL);
 BENCHMARK_CAPTURE(Ask, moe_basic, "Qwen3-30B-A3B", v1::ADVICE_VIEW_BASIC);
 BENCHMARK_CAPTURE(Ask, dense_full, "Llama-3.1-8B", v1::ADVICE_VIEW_FULL);
 BENCHMARK_CAPTURE(Ask, dense_basic, "Llama-3.1-8B", v1::ADVICE_VIEW_BASIC);
+// However many engines there are, at most 2 ms.
+BENCHMARK_CAPTURE(Ask, moe_full_of_all_engines, "Qwen3-30B-A3B",
+                  v1::ADVICE_VIEW_FULL, v1::ENGINE_UNSPECIFIED);
+BENCHMARK_CAPTURE(Ask, dense_full_of_all_engines, "Llama-3.1-8B",
+                  v1::ADVICE_VIEW_FULL, v1::ENGINE_UNSPECIFIED);
 
 void AskAgain(benchmark::State& state) {
   const std::string request =

@@ -221,6 +221,7 @@ class Questions {
  public:
   explicit Questions(const Settings& settings) {
     request_.mutable_model()->set_preset(settings.preset);
+    request_.set_engine(v1::ENGINE_VLLM);
     request_.mutable_workload()->set_concurrency(64);
     request_.mutable_limits()->set_ignore_memory(true);
     if (settings.brief) request_.set_view(v1::ADVICE_VIEW_BASIC);
