@@ -17,6 +17,7 @@
 #include "client/render/words.h"
 #include "server/domain/measurement.h"
 #include "server/profile/curve.h"
+#include "server/profile/serving.h"
 
 namespace fabricwise {
 namespace {
@@ -67,14 +68,11 @@ std::vector<PlotPoint> ToPlot(const v1::Curve& curve) {
   return points;
 }
 
-// Activations between layers are bf16 in every engine that is modelled.
-constexpr double kActivationBytes = 2;
-
 // "1 to 16 tokens per GPU": sizes of a collective in tokens of a model.
 std::string InTokens(const CollectiveKey& key, const ModelShape& model,
                      double from, double to) {
-  double token_bytes =
-      static_cast<double>(model.hidden_size) * kActivationBytes;
+  const double token_bytes =
+      BytesPerToken(key.op, key.group.size, model.hidden_size);
   if (token_bytes <= 0) return "";
   absl::string_view what;
   switch (key.op) {
@@ -87,7 +85,6 @@ std::string InTokens(const CollectiveKey& key, const ModelShape& model,
       what = "tokens of all ranks together";
       break;
     case CollectiveOp::kAllToAll:
-      token_bytes *= key.group.size;
       what = "tokens per GPU, each sent to every peer";
       break;
   }

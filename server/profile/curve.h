@@ -40,6 +40,7 @@ struct CurvePoint {
   double size = 0;  // bytes or tokens, > 0
   double seconds = 0;
   double relative_sigma = 0;
+  double p99_seconds = -1;  // negative: not recorded
 };
 
 // Two sizes between which each doubling costs clearly more than twice.

@@ -26,7 +26,8 @@ struct CurveDraft {
     }
     points.push_back({.size = static_cast<double>(size),
                       .seconds = measurement.statistics.median_seconds,
-                      .relative_sigma = RelativeSigma(measurement.statistics)});
+                      .relative_sigma = RelativeSigma(measurement.statistics),
+                      .p99_seconds = measurement.statistics.p99_seconds});
   }
 };
 

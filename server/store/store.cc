@@ -253,6 +253,13 @@ absl::StatusOr<Store::Reader> Store::OpenReader(const std::string& path) {
                      "origin ORDER BY start_time_unix_nanos DESC, id DESC) AS "
                      "age FROM measurements WHERE profile_id = ?) "
                      "WHERE age = 1 ORDER BY id")},
+       {&r.history,
+        absl::StrCat("SELECT ", kMeasurementColumns,
+                     " FROM (SELECT *, row_number() OVER (PARTITION BY key "
+                     "ORDER BY start_time_unix_nanos DESC, id DESC) AS age "
+                     "FROM measurements WHERE origin = 'measured' AND "
+                     "profile_id IN (SELECT id FROM profiles "
+                     "WHERE fingerprint_id = ?)) WHERE age <= ?")},
        // A scan by id, newest first: a full page ends it, and none is sorted.
        {&r.page, absl::StrCat("SELECT id, ", kMeasurementColumns,
                               " FROM measurements NOT INDEXED WHERE id < ?1 "
@@ -477,6 +484,26 @@ absl::StatusOr<StoredProfile> Store::LoadLocked(int64_t profile_id) {
     profile.measurements.push_back(std::move(measurement));
   }
   return profile;
+}
+
+absl::StatusOr<std::vector<Measurement>> Store::History(
+    absl::string_view fingerprint_id, int most_per_key) {
+  absl::MutexLock lock(&reader_mutex_);
+  auto history = HistoryLocked(fingerprint_id, most_per_key);
+  if (history.ok()) return history;
+  return Annotate(history.status(), "reading the history");
+}
+
+absl::StatusOr<std::vector<Measurement>> Store::HistoryLocked(
+    absl::string_view fingerprint_id, int most_per_key) {
+  std::vector<Measurement> history;
+  sqlite::Cursor cursor(reader_.history);
+  cursor.Bind(fingerprint_id).Bind(int64_t{most_per_key});
+  while (true) {
+    ASSIGN_OR_RETURN(const bool found, cursor.Next());
+    if (!found) return history;
+    ASSIGN_OR_RETURN(history.emplace_back(), ReadMeasurement(cursor, 0));
+  }
 }
 
 absl::StatusOr<MeasurementPage> Store::List(int page_size,

@@ -79,6 +79,12 @@ class Store {
   // them. NOT_FOUND: no such profile.
   absl::StatusOr<StoredProfile> Load(int64_t profile_id);
 
+  // What was measured on the node of this fingerprint itself, all its profiles
+  // together: of each key the newest `most_per_key` (by start, then by
+  // storing).
+  absl::StatusOr<std::vector<Measurement>> History(
+      absl::string_view fingerprint_id, int most_per_key);
+
   // Measurements of all profiles whose key begins with `key_prefix`. `token`
   // is empty or a former page's. INVALID_ARGUMENT naming page_size (1 to
   // kMaxPageSize) or page_token.
@@ -115,7 +121,7 @@ class Store {
   struct Reader {
     sqlite::Connection connection;
     sqlite::Statement current, by_fingerprint, profile, gpus, lines, newest,
-        page;
+        history, page;
   };
 
   Store(std::string path, FileLock lock, Writer writer, Reader reader,
@@ -142,6 +148,9 @@ class Store {
                                             const Measurement& measurement)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(writer_mutex_);
   absl::StatusOr<StoredProfile> LoadLocked(int64_t profile_id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(reader_mutex_);
+  absl::StatusOr<std::vector<Measurement>> HistoryLocked(
+      absl::string_view fingerprint_id, int most_per_key)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(reader_mutex_);
   absl::StatusOr<MeasurementPage> ListLocked(int page_size, int64_t before_id,
                                              absl::string_view key_prefix)

@@ -27,7 +27,9 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::StartsWith;
+using ::testing::UnorderedElementsAre;
 
 class StoreTest : public testing::Test {
  protected:
@@ -74,6 +76,42 @@ void ExpectEqual(const Measurement& a, const Measurement& b) {
   EXPECT_EQ(a.source, b.source);
   EXPECT_EQ(a.fingerprint_id, b.fingerprint_id);
   EXPECT_EQ(a.start_time, b.start_time);
+}
+
+TEST_F(StoreTest, HistoryIsOfOneNodeAndTheNewestOfEachKey) {
+  std::unique_ptr<Store> store = Open();
+  StoredProfile profile = FullProfile();
+  profile.measurements = {AllReduce(1024, 1e-6, 10), AllReduce(2048, 5e-6, 10)};
+  const int64_t id = store->Import(profile).value();
+  ASSERT_TRUE(
+      store->Append(id, {AllReduce(1024, 2e-6, 20), AllReduce(1024, 3e-6, 30)})
+          .ok());
+  // The same node, imported under another name; and two that do not count.
+  profile.name = "again";
+  Measurement reference = AllReduce(1024, 9e-6, 50);
+  reference.origin = Origin::kReference;
+  profile.measurements = {AllReduce(1024, 4e-6, 25), reference};
+  ASSERT_TRUE(store->Import(profile).ok());
+  StoredProfile other = profile;
+  other.fingerprint.driver_version = "581";
+  ASSERT_TRUE(store->Import(other).ok());
+
+  const auto medians = [&](int most) {
+    std::vector<double> all;
+    const auto history =
+        store->History(FingerprintId(profile.fingerprint), most);
+    EXPECT_TRUE(history.ok()) << history.status();
+    for (const Measurement& m : *history) {
+      all.push_back(m.statistics.median_seconds);
+    }
+    return all;
+  };
+  EXPECT_THAT(medians(100), UnorderedElementsAre(1e-6, 2e-6, 3e-6, 4e-6, 5e-6));
+  EXPECT_THAT(medians(2), UnorderedElementsAre(3e-6, 4e-6, 5e-6));
+  EXPECT_THAT(store->History("unheard of", 9).value(), IsEmpty());
+  store.reset();
+  store = Open();
+  EXPECT_THAT(medians(2), UnorderedElementsAre(3e-6, 4e-6, 5e-6));
 }
 
 TEST_F(StoreTest, AProfileCanBeMadeTheCurrentOneAgain) {
