@@ -23,6 +23,8 @@ absl::string_view ToString(DueReason reason) {
   switch (reason) {
     case DueReason::kNewNode:
       return "new_node";
+    case DueReason::kDrift:
+      return "drift";
     case DueReason::kInterval:
       return "interval";
   }
@@ -76,7 +78,7 @@ DueClock::Decision DueClock::Decide(absl::Duration now) const {
             .due = DueReason::kNewNode,
             .text = "the node has not been looked at"};
   }
-  if (now < next_quick_ && now < next_full_) {
+  if (!drifted_ && now < next_quick_ && now < next_full_) {
     const absl::Duration next = std::min(next_quick_, next_full_);
     return {.look_again = next,
             .text = absl::StrCat("next run in ", InWords(next - now))};
@@ -86,6 +88,11 @@ DueClock::Decision DueClock::Decide(absl::Duration now) const {
             .look_again = busy_until_,
             .text = absl::StrCat("the GPUs were busy; next look in ",
                                  InWords(busy_until_ - now))};
+  }
+  if (drifted_) {
+    return {.run = last_kept_,
+            .due = DueReason::kDrift,
+            .text = "the last run differs from those before"};
   }
   // Something usable first, everything then.
   const RunKind kind = now >= next_quick_ ? RunKind::kQuick : RunKind::kFull;
@@ -128,6 +135,7 @@ void DueClock::OnProbe(absl::Duration now, const std::string& fingerprint_id,
   busy_until_ = busy ? now + policy_.busy_retry : now;
   if (fingerprint_id == fingerprint_id_) return;
   fingerprint_id_ = fingerprint_id;
+  drifted_ = false;
   new_node_ = !quick_age.has_value();
   exempt_ = now - changed_at_ >= policy_.quick_interval;
   changed_at_ = now;
@@ -141,6 +149,12 @@ void DueClock::OnProbe(absl::Duration now, const std::string& fingerprint_id,
   next_full_ = next(full_age, policy_.full_interval);
 }
 
+void DueClock::OnDrift(absl::Duration now) {
+  if (now - drift_at_ < policy_.quick_interval) return;
+  drift_at_ = now;
+  drifted_ = true;
+}
+
 void DueClock::OnRun(absl::Duration now, RunKind kind, RunVerdict verdict,
                      absl::Duration gpu_time) {
   Accrue(now);
@@ -149,6 +163,8 @@ void DueClock::OnRun(absl::Duration now, RunKind kind, RunVerdict verdict,
     case RunVerdict::kKept:
       if (kind == RunKind::kProbe) return;
       failures_ = 0;
+      drifted_ = false;
+      last_kept_ = kind;
       next_quick_ = now + Jittered(policy_.quick_interval);
       if (kind == RunKind::kFull) {
         next_full_ = now + Jittered(policy_.full_interval);

@@ -32,6 +32,7 @@ struct DuePolicy {
 // Why a run is due.
 enum class DueReason {
   kNewNode,   // no measurements of the node as it is now: first start, change
+  kDrift,     // the last run found something else than those before
   kInterval,  // those that there are have aged
 };
 
@@ -43,7 +44,8 @@ enum class SkipReason {
   kBackOff,     // the last run failed
 };
 
-// "new_node", "interval"; "not_due", "busy", "over_budget", "backing_off".
+// "new_node", "drift", "interval"; "not_due", "busy", "over_budget",
+// "backing_off".
 absl::string_view ToString(DueReason reason);
 absl::string_view ToString(SkipReason reason);
 
@@ -82,6 +84,11 @@ class DueClock {
                std::optional<absl::Duration> quick_age,
                std::optional<absl::Duration> full_age);
 
+  // The last run's figures differ from those before: another of its kind is
+  // due, to see whether that lasts. The budget does not put it off, but owes
+  // for it; so within quick_interval of the last such run this does nothing.
+  void OnDrift(absl::Duration now);
+
   // A look that failed.
   void OnProbeFailed(absl::Duration now) { OnFailure(now); }
 
@@ -107,6 +114,9 @@ class DueClock {
   // soon: a fact that flaps must not keep the GPUs busy.
   bool exempt_ = false;
   absl::Duration changed_at_ = -absl::InfiniteDuration();
+  RunKind last_kept_ = RunKind::kQuick;
+  bool drifted_ = false;  // until the run that looks again
+  absl::Duration drift_at_ = -absl::InfiniteDuration();
   absl::Duration next_quick_, next_full_;
   absl::Duration busy_until_ = -absl::InfiniteDuration();
   absl::Duration backoff_until_ = -absl::InfiniteDuration();

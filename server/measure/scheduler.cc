@@ -82,6 +82,14 @@ absl::Status Scheduler::Submit(const RunOrder& order, std::stop_token stop,
   return absl::OkStatus();
 }
 
+void Scheduler::OnDrift() {
+  {
+    std::lock_guard lock(mutex_);
+    drifted_ = true;
+  }
+  wake_.notify_all();
+}
+
 std::optional<NodeProbe> Scheduler::LastProbe() const {
   std::lock_guard lock(mutex_);
   return last_probe_;
@@ -99,7 +107,7 @@ void Scheduler::Loop() {
     if (stopping_) return;
     wake_.wait_for(lock, absl::ToChronoNanoseconds(wait),
                    [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-                     return stopping_ || waiting_.has_value();
+                     return stopping_ || drifted_ || waiting_.has_value();
                    });
     if (stopping_) return;
   }
@@ -107,13 +115,16 @@ void Scheduler::Loop() {
 
 absl::Duration Scheduler::Step() {
   std::optional<Job> job;
+  bool drifted = false;
   {
     std::lock_guard lock(mutex_);
     if (stopping_) return absl::ZeroDuration();
     job.swap(waiting_);
+    std::swap(drifted, drifted_);
     busy_ = true;
     current_ = std::stop_source();
   }
+  if (drifted) due_.OnDrift(steady_time_());
   absl::Duration wait = absl::ZeroDuration();
   if (job) {
     Serve(*job);

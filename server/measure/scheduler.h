@@ -107,6 +107,10 @@ class Scheduler {
   absl::Status Submit(const RunOrder& order, std::stop_token stop,
                       RunListener listener);
 
+  // The last run differs from those before (FindDrift): where runs are
+  // scheduled, one like it is made soon. Returns at once.
+  void OnDrift();
+
   // The last look at the node; nullopt: none yet.
   std::optional<NodeProbe> LastProbe() const;
   SchedulerCounts Counts() const;
@@ -148,6 +152,7 @@ class Scheduler {
   std::optional<Job> waiting_ ABSL_GUARDED_BY(mutex_);
   bool busy_ ABSL_GUARDED_BY(mutex_) = false;  // a run is under way
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool drifted_ ABSL_GUARDED_BY(mutex_) = false;  // since the last step
   std::optional<NodeProbe> last_probe_ ABSL_GUARDED_BY(mutex_);
   SchedulerCounts counts_ ABSL_GUARDED_BY(mutex_);
   // Of whatever is under way.

@@ -204,5 +204,42 @@ TEST_F(DueTest, NodesOfOneClusterDoNotMeasureInStep) {
   EXPECT_GT(times.size(), 20u);
 }
 
+TEST_F(DueTest, ADriftIsLookedAtAgainAtOnceWhateverTheBudgetSays) {
+  for (const RunKind kind : {RunKind::kQuick, RunKind::kFull}) {
+    Look(absl::Hours(1), absl::Hours(2), false,
+         kind == RunKind::kFull ? "b" : "a");
+    Kept(kind, absl::Hours(1));
+    EXPECT_EQ(Decide().run, std::nullopt);
+    due_.OnDrift(now_);
+    EXPECT_EQ(Decide().run, kind) << "as the run that found it";
+    EXPECT_EQ(Decide().due, DueReason::kDrift);
+    Kept(kind, absl::Hours(1));
+    EXPECT_EQ(Decide().run, std::nullopt);
+    now_ += policy_.quick_interval;
+  }
+}
+
+TEST_F(DueTest, ADriftThatComesAgainSoonDoesNotKeepTheGpusBusy) {
+  Look(absl::Hours(1), absl::Hours(2));
+  Kept(RunKind::kQuick);
+  due_.OnDrift(now_);
+  Kept(RunKind::kQuick);
+  now_ += policy_.quick_interval / 2;
+  due_.OnDrift(now_);
+  EXPECT_EQ(Decide().run, std::nullopt);
+}
+
+TEST_F(DueTest, ADriftOnBusyGpusWaitsAndOneOfAnotherNodeIsForgotten) {
+  Look(absl::Hours(1), absl::Hours(2));
+  Kept(RunKind::kQuick);
+  Look(std::nullopt, std::nullopt, /*busy=*/true);
+  due_.OnDrift(now_);
+  EXPECT_EQ(Decide().skip, SkipReason::kBusy);
+  now_ += policy_.busy_retry;
+  EXPECT_EQ(Decide().due, DueReason::kDrift);
+  Look(absl::Hours(1), absl::Hours(2), false, "b");
+  EXPECT_EQ(Decide().run, std::nullopt);
+}
+
 }  // namespace
 }  // namespace fabricwise

@@ -344,5 +344,23 @@ TEST_F(SchedulerTest, LogsRunsAndWhyThereIsNone) {
   EXPECT_THAT(sink_.events, ElementsAre("run put off"));
 }
 
+TEST_F(SchedulerTest, MeasuresAgainWhenARunDiffersFromThoseBefore) {
+  scheduler_.Step();
+  scheduler_.Step();
+  EXPECT_GE(scheduler_.Step(), absl::Hours(4));
+  scheduler_.OnDrift();
+  EXPECT_EQ(scheduler_.Step(), absl::ZeroDuration());
+  EXPECT_EQ(Runs(RunKind::kFull, RunVerdict::kKept), 2) << "as the last one";
+  EXPECT_GE(scheduler_.Step(), absl::Hours(3));
+}
+
+TEST_F(SchedulerTest, ADriftDoesNotMeasureWhereRunsAreOnRequest) {
+  Scheduler asked({.scheduled = false}, &runner_, &sink_, &clock_,
+                  [this] { return steady_; });
+  asked.OnDrift();
+  EXPECT_EQ(asked.Step(), absl::InfiniteDuration());
+  EXPECT_TRUE(worker_.plans.empty());
+}
+
 }  // namespace
 }  // namespace fabricwise
