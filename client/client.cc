@@ -86,8 +86,10 @@ ExitCode ExitCodeOf(const absl::Status& status) {
   }
 }
 
-int RunClient(std::vector<std::string> arguments,
-              const ClientEnvironment& environment) {
+namespace {
+
+ExitCode RunCommand(std::vector<std::string> arguments,
+                    const ClientEnvironment& environment) {
   Session session{environment, StyleChoice::kAuto, nullptr};
   CLI::App app(
       "Which parallelism mode should this model run in, on this node?\n"
@@ -109,7 +111,8 @@ int RunClient(std::vector<std::string> arguments,
   AddMeasureCommand(app, session);
   AddDoctorCommand(app, session);
   app.footer(
-      "Exit codes: 0 answered, 1 refused, 2 unreachable, 3 not answerable.\n"
+      "Exit codes: 0 answered, 1 refused, 2 unreachable, 3 not answerable, "
+      "4 output not written.\n"
       "`fabricwise COMMAND --help` tells a command's flags.");
 
   if (std::string odd = UnknownCommand(app, arguments); !odd.empty()) {
@@ -129,11 +132,21 @@ int RunClient(std::vector<std::string> arguments,
     return kRefused;
   }
   absl::Status status = session.action();
-  environment.out->flush();
   if (!status.ok()) {
     *environment.err << ErrorLine(std::string(status.message()));
   }
   return ExitCodeOf(status);
+}
+
+}  // namespace
+
+int RunClient(std::vector<std::string> arguments,
+              const ClientEnvironment& environment) {
+  const ExitCode code = RunCommand(std::move(arguments), environment);
+  environment.out->flush();
+  if (environment.out->good() || code != kAnswered) return code;
+  *environment.err << ErrorLine("the output cannot be written");
+  return kNotWritten;
 }
 
 absl::StatusOr<std::unique_ptr<Service>> Connect(

@@ -24,6 +24,7 @@ enum ExitCode {
   kRefused = 1,        // bad flag, field or file
   kUnreachable = 2,    // no daemon, or it did not answer in time
   kNotAnswerable = 3,  // no grounds: something would have to be measured
+  kNotWritten = 4,     // the output took less than was to be written
 };
 
 ExitCode ExitCodeOf(const absl::Status& status);

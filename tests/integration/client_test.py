@@ -147,6 +147,30 @@ class WithProfile(unittest.TestCase):
         capture_output=True, text=True, timeout=LONG_S)
     self.assertEqual((piped.returncode, piped.stderr), (0, ""))
 
+  def test_output_that_cannot_be_written_is_exit_code_4(self):
+    for arguments in (["models", "list"], ["--help"], ["--version"],
+                      ["profile", "export", "--profile", PROFILE],
+                      ["watch", *QUESTION, "--concurrency", "8", "--target",
+                       self.daemon.target]):
+      with open("/dev/full", "w") as full:
+        written = subprocess.run([CLIENT, *arguments], stdout=full,
+                                 stderr=subprocess.PIPE, text=True,
+                                 timeout=LONG_S, stdin=subprocess.DEVNULL)
+      self.assertEqual((written.returncode, written.stderr),
+                       (4, "fabricwise: the output cannot be written\n"),
+                       arguments)
+    closed = subprocess.run(["sh", "-c", '"$0" models list >&-', CLIENT],
+                            capture_output=True, text=True, timeout=LONG_S)
+    self.assertEqual(closed.returncode, 4, closed.stderr)
+
+  def test_a_closed_pipe_ends_it_by_the_signal_and_without_a_word(self):
+    reader, writer = os.pipe()
+    os.close(reader)
+    piped = subprocess.run([CLIENT, "models", "list"], stdout=writer,
+                           stderr=subprocess.PIPE, text=True, timeout=LONG_S)
+    os.close(writer)
+    self.assertEqual((piped.returncode, piped.stderr), (-signal.SIGPIPE, ""))
+
 
 class WithoutProfile(unittest.TestCase):
   def test_nothing_can_be_answered_until_a_profile_is_imported(self):
