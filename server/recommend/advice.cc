@@ -40,8 +40,9 @@ constexpr int64_t kFlipStep = 4;
 constexpr size_t kContenders = 2;
 constexpr double kNear = 1.5;  // times the best's cost
 
-// Plans after the first that its confidence is taken against.
-constexpr size_t kCompared = 8;
+// Plans of which the first's confidence is taken: as many of those that meet
+// the limits, and of those that miss one.
+constexpr size_t kCompared = 9;
 
 constexpr size_t kSweepPlans = 3;
 constexpr size_t kNamedInErrors = 4;
@@ -191,16 +192,17 @@ class Advisor {
   Confidence ComputeConfidence(const std::vector<Outcome>& ranked) const {
     Confidence confidence{.model_residual_ratio = Residual()};
     std::vector<Uncertain> values;
+    size_t meeting = 0, missing = 0;
     for (const Outcome& outcome : ranked) {
-      if (values.size() > kCompared ||
-          outcome.misses != ranked.front().misses) {
-        break;
-      }
-      values.push_back({outcome.cost, outcome.cost * RelativeSigma(outcome)});
+      size_t& alike = outcome.misses ? missing : meeting;
+      if (++alike > kCompared) continue;
+      values.push_back({outcome.cost, outcome.cost * RelativeSigma(outcome),
+                        CostLimit(outcome)});
     }
-    confidence.probability_first_is_best = ProbabilityFirstIsLeast(values);
-    if (values.size() > 1 && values[0].mean > 0) {
-      confidence.margin_ratio = values[1].mean / values[0].mean - 1;
+    confidence.probability_first_is_best = ProbabilityFirstIsBest(values);
+    if (ranked.size() > 1 && ranked[0].misses == ranked[1].misses &&
+        ranked[0].cost > 0) {
+      confidence.margin_ratio = ranked[1].cost / ranked[0].cost - 1;
     }
     return confidence;
   }
@@ -514,6 +516,22 @@ class Advisor {
     if (outcome.price.seconds <= 0) return 0;
     return std::hypot(outcome.price.sigma_seconds / outcome.price.seconds,
                       Residual());
+  }
+
+  // The cost at which the first of the limits would be reached.
+  double CostLimit(const Outcome& outcome) const {
+    const Limits& limits = question_.limits;
+    double ratio = std::numeric_limits<double>::infinity();
+    if (outcome.tpot_seconds > 0) {
+      ratio = limits.max_tpot_seconds / outcome.tpot_seconds;
+    }
+    if (std::isfinite(limits.max_ttft_seconds)) {
+      ratio =
+          outcome.ttft_seconds.has_value()
+              ? std::min(ratio, limits.max_ttft_seconds / *outcome.ttft_seconds)
+              : 0;
+    }
+    return std::isinf(ratio) ? ratio : outcome.cost * ratio;
   }
 
   static bool Better(const Outcome& a, const Outcome& b) {

@@ -279,6 +279,37 @@ TEST(Recommend, OfPromptsAloneTellsTimeToFirstTokenOnly) {
   }
 }
 
+TEST(Recommend, IsNotSureWhereALimitIsMetOrMissedByAHair) {
+  // Replicas give by far the most tokens, others the first token sooner.
+  SyntheticNode node;
+  node.fabric_latency_seconds = 100e-6;
+  const auto profile = SyntheticProfile(node);
+  Question question = Asked(64);
+  question.workload.phase = Phase::kSteadyState;
+  question.workload.context_tokens = 0;
+  question.workload.input_tokens = 8192;
+  question.workload.output_tokens = 8192;
+  const Advice free = Ask("Llama-3.1-8B", question, *profile);
+  const double ttft = *free.plans[0].ttft_seconds;
+  const double sure = free.confidence.probability_first_is_best;
+
+  question.objective = Objective::kThroughputInLimits;
+  question.limits.max_ttft_seconds = ttft * 1.001;
+  const Advice met = Ask("Llama-3.1-8B", question, *profile);
+  EXPECT_EQ(met.plans[0].mode, free.plans[0].mode);
+  EXPECT_LT(met.confidence.probability_first_is_best, sure - 0.1);
+
+  question.limits.max_ttft_seconds = ttft * 0.999;
+  const Advice missed = Ask("Llama-3.1-8B", question, *profile);
+  EXPECT_NE(missed.plans[0].mode, free.plans[0].mode);
+  EXPECT_LT(missed.confidence.probability_first_is_best, 0.6);
+
+  question.limits.max_ttft_seconds = ttft * 10;
+  EXPECT_NEAR(Ask("Llama-3.1-8B", question, *profile)
+                  .confidence.probability_first_is_best,
+              sure, 1e-6);
+}
+
 TEST(Recommend, RulesOutWhatDoesNotFitWithItsBytes) {
   SyntheticNode node;
   node.memory_bytes = 48'000'000'000;
