@@ -29,10 +29,14 @@ constexpr size_t kGroupsShown = 4;   // of ruled-out or unanswered plans
 constexpr size_t kModesShown = 6;    // of one such group
 constexpr size_t kMissingShown = 2;  // measurements that a group waits for
 constexpr int kPlansExplained = 2;
+constexpr size_t kLabelColumns = 14;  // before what is said under a table
+constexpr absl::string_view kTie =
+    "a tie (within 1 %), where fewer GPUs, then the simpler plan go first";
 constexpr double kGib = 1024.0 * 1024 * 1024;
 
 std::string Dot(const Style& style) { return style.unicode ? " · " : ", "; }
 std::string Dash(const Style& style) { return style.unicode ? "–" : "-"; }
+std::string AtMost(const Style& style) { return style.unicode ? "≤ " : "<= "; }
 
 std::string Heading(const Style& style, const std::string& model,
                     const std::string& load) {
@@ -88,6 +92,47 @@ double Smallest(const std::vector<const v1::PlanAdvice*>& plans, Get get) {
   return smallest;
 }
 
+// The share of a step's time that is read from this node's curves: measured, or
+// between two measured sizes, of the very work. "" where no terms are told.
+std::string MeasuredShare(const v1::PlanAdvice& plan) {
+  double total = 0, measured = 0;
+  for (const v1::Term& term : plan.terms()) {
+    total += term.seconds();
+    if (term.note().empty() && (term.basis() == v1::BASIS_MEASURED ||
+                                term.basis() == v1::BASIS_INTERPOLATED)) {
+      measured += term.seconds();
+    }
+  }
+  return total > 0 ? FormatPercent(measured / total) : "";
+}
+
+// Why intervals of `plans` have no lower end; empty where all have one.
+std::string RenderUpperBounds(const Style& style,
+                              const std::vector<const v1::PlanAdvice*>& plans) {
+  std::map<std::string, std::vector<std::string>> names;  // by note
+  for (const v1::PlanAdvice* plan : plans) {
+    for (const v1::Term& term : plan->terms()) {
+      if (!term.upper_bound()) continue;
+      std::vector<std::string>& of_note = names[Printable(term.note())];
+      std::string name = Printable(term.name());
+      if (std::find(of_note.begin(), of_note.end(), name) == of_note.end()) {
+        of_note.push_back(std::move(name));
+      }
+    }
+  }
+  std::string out;
+  std::string first = absl::StrCat(" ", AtMost(style));
+  first.append(kLabelColumns - static_cast<size_t>(DisplayWidth(first)), ' ');
+  for (const auto& [note, terms] : names) {
+    absl::StrAppend(
+        &out, Paragraph(style, first,
+                        absl::StrCat(absl::StrJoin(terms, ", "), ": ", note),
+                        Paint::kWarn));
+    first.assign(kLabelColumns, ' ');
+  }
+  return out;
+}
+
 struct Kind {
   bool latency = false;
   bool prefill = false;
@@ -133,8 +178,12 @@ struct PlanColumns {
     const v1::Interval& interval = plan.interval();
     row->push_back(
         {has_tpot && interval.tpot_high_seconds() > 0
-             ? absl::StrCat(In(tpot, interval.tpot_low_seconds()), Dash(style),
-                            In(tpot, interval.tpot_high_seconds()))
+             ? absl::StrCat(
+                   interval.has_tpot_low_seconds()
+                       ? absl::StrCat(In(tpot, interval.tpot_low_seconds()),
+                                      Dash(style))
+                       : AtMost(style),
+                   In(tpot, interval.tpot_high_seconds()))
              : "",
          Paint::kDim});
     row->push_back(
@@ -158,7 +207,7 @@ std::string PlanTable(const v1::RecommendParallelismRequest& question,
   if (engines) columns.push_back({"engine", Align::kLeft});
   shared.AddTo(&columns);
   columns.push_back({"vs first", Align::kRight, 4});
-  columns.push_back({"basis", Align::kLeft, 5});
+  columns.push_back({"measured", Align::kRight, 5});
   columns.push_back({"", Align::kLeft, 6});
 
   double best = 0;
@@ -183,7 +232,7 @@ std::string PlanTable(const v1::RecommendParallelismRequest& question,
       change = plan.tpot_seconds() / plans[0].tpot_seconds() - 1;
     }
     row.push_back({i == 0 ? "" : FormatChange(change), Paint::kDim});
-    row.push_back({Words(plan.basis()), PaintOf(plan.basis())});
+    row.push_back({MeasuredShare(plan), Paint::kDim});
     constexpr int kBarColumns = 12;
     row.push_back(
         {options.style.unicode
@@ -322,7 +371,7 @@ std::string RenderConfidence(const Style& style, const Plans& plans,
   if (margin < 0) {
     absl::StrAppend(&words, plans[0].plan().mode() == current
                                 ? ", kept because it runs now"
-                                : ", a tie in which the simpler goes first");
+                                : absl::StrCat(", ", kTie));
   }
   if (double residual = confidence.model_residual_ratio(); residual > 0) {
     absl::StrAppend(&words, " (model error ", FormatPercent(residual),
@@ -452,7 +501,10 @@ std::string RenderRecommendation(
                              " more (--explain lists all)")),
         "\n");
   }
-  absl::StrAppend(&out, "\n", RenderMisses(style, answer.plans(), shown));
+  std::vector<const v1::PlanAdvice*> plans;
+  for (int i = 0; i < shown; ++i) plans.push_back(&answer.plans(i));
+  absl::StrAppend(&out, "\n", RenderUpperBounds(style, plans),
+                  RenderMisses(style, answer.plans(), shown));
   absl::StrAppend(&out,
                   RenderConfidence(style, answer.plans(), answer.confidence(),
                                    question.current_plan()));
@@ -541,9 +593,10 @@ std::string RenderSweep(const v1::RecommendParallelismRequest& question,
   shared.AddTo(&columns);
   columns.push_back({"ahead of", Align::kLeft, 4});
   columns.push_back({"by", Align::kRight, 4});
-  columns.push_back({"basis", Align::kLeft, 5});
+  columns.push_back({"measured", Align::kRight, 5});
   Table table(columns);
   std::vector<std::string> unanswered;
+  bool ties = false, kept = false;
   for (const v1::SweepPoint& point : answer.points()) {
     std::vector<Cell> row = {{FormatCount(point.concurrency())}};
     if (point.plans_size() == 0) {
@@ -568,16 +621,28 @@ std::string RenderSweep(const v1::RecommendParallelismRequest& question,
                           : first.output_tokens_per_second() /
                                     second.output_tokens_per_second() -
                                 1;
+      if (margin < 0) {
+        (first.plan().mode() == question.current_plan() ? kept : ties) = true;
+      }
       row.push_back({Printable(second.plan().mode()), Paint::kDim});
       row.push_back({FormatPercent(margin), Paint::kDim});
     } else {
       row.push_back({});
       row.push_back({});
     }
-    row.push_back({Words(first.basis()), PaintOf(first.basis())});
+    row.push_back({MeasuredShare(first), Paint::kDim});
     table.Add(std::move(row));
   }
-  absl::StrAppend(&out, "\n", table.Render(style), "\n");
+  absl::StrAppend(&out, "\n", table.Render(style), "\n",
+                  RenderUpperBounds(style, best));
+  if (ties || kept) {
+    absl::StrAppend(
+        &out, Paragraph(style, " by < 0       ",
+                        absl::StrCat(kept ? "kept because it runs now" : "",
+                                     kept && ties ? ", or " : "",
+                                     ties ? kTie : absl::string_view()),
+                        Paint::kDim));
+  }
   std::string first = " unanswered   ";
   for (const std::string& words : unanswered) {
     absl::StrAppend(&out, Paragraph(style, first, words, Paint::kWarn));

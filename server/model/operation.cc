@@ -11,8 +11,10 @@
 namespace fabricwise {
 namespace {
 
-constexpr absl::string_view kUpperBound =
-    "a wider format stands in: an upper bound";
+constexpr absl::string_view kWiderFormat =
+    "not measured in its format: a wider format stands in, an upper bound";
+constexpr absl::string_view kOtherFormat =
+    "not measured in its format: another of that width stands in";
 constexpr absl::string_view kOtherLaunch =
     "measured with the other kind of launch";
 constexpr absl::string_view kOtherPath =
@@ -41,6 +43,16 @@ Price ToPrice(const Estimate& estimate, absl::string_view note = {}) {
           .relative_sigma = estimate.relative_sigma,
           .standing = estimate.standing,
           .note = note};
+}
+
+// `price` is of `priced_as`, asked was `format`.
+void MarkFormat(const WeightFormat& format, const WeightFormat& priced_as,
+                Price& price) {
+  const double bytes_ratio = BytesPerWeight(format) / BytesPerWeight(priced_as);
+  price.upper_bound = bytes_ratio < 1;
+  price.note = price.upper_bound ? kWiderFormat : kOtherFormat;
+  price.standing = Worse(price.standing, Standing::kExtrapolated);
+  price.relative_sigma = Hypot(price.relative_sigma, BoundSigma(bytes_ratio));
 }
 
 // Formats to try for `format`, itself first, then ever wider ones.
@@ -110,12 +122,7 @@ Price GemmOperation::Evaluate(const Argument& argument) const {
   if (!at.has_value()) return {};
   Price price = ToPrice(*at);
   if (priced_as_ != format_.number) {
-    price.note = kUpperBound;
-    price.standing = Worse(price.standing, Standing::kExtrapolated);
-    price.relative_sigma =
-        Hypot(price.relative_sigma,
-              BoundSigma(BytesPerWeight(format_) /
-                         BytesPerWeight({.number = priced_as_})));
+    MarkFormat(format_, {.number = priced_as_}, price);
   }
   return price;
 }
@@ -180,13 +187,7 @@ Price ExpertsOperation::Evaluate(const Argument& argument) const {
   if (!at.has_value()) return {};
   Price price = ToPrice(*at);
   price.relative_sigma = Hypot(price.relative_sigma, load.relative_error);
-  if (priced_as_ != use_.format) {
-    price.note = kUpperBound;
-    price.standing = Worse(price.standing, Standing::kExtrapolated);
-    price.relative_sigma = Hypot(
-        price.relative_sigma,
-        BoundSigma(BytesPerWeight(use_.format) / BytesPerWeight(priced_as_)));
-  }
+  if (priced_as_ != use_.format) MarkFormat(use_.format, priced_as_, price);
   return price;
 }
 

@@ -25,7 +25,8 @@ struct Price {
   double seconds = 0;
   double relative_sigma = 0;
   Standing standing = Standing::kMeasured;
-  absl::string_view note;  // a literal; empty: none
+  bool upper_bound = false;  // how much less it takes is not known
+  absl::string_view note;    // a literal; empty: none
 };
 
 // What one occurrence is asked for: bytes of a message or of memory, or tokens

@@ -123,13 +123,17 @@ struct Subtotal {
   bool known = true;
   SectionTimes times, variances;
   Standing standing = Standing::kMeasured;
+  bool upper_bound = false;
 
   void Add(const Item& item, const Price& price) {
     const double seconds = price.seconds * item.count;
     const double sigma = seconds * price.relative_sigma;
     times.Of(item.section) += seconds;
     variances.Of(item.section) += sigma * sigma;
-    if (seconds > 0) standing = Worse(standing, price.standing);
+    if (seconds > 0) {
+      standing = Worse(standing, price.standing);
+      upper_bound |= price.upper_bound;
+    }
   }
 };
 
@@ -446,6 +450,7 @@ StepPrice Pricer::Price(const Bound& bound, const StepLoad& load,
     return result;
   }
   result.standing = total.standing;
+  result.upper_bound = total.upper_bound;
   SectionTimes& variances = total.variances;
   const Pipeline pipeline =
       Time(total.times, bound.pipeline, bound.num_layers, load.micro_batches);
@@ -500,6 +505,7 @@ ExplainedPrice Pricer::Explain(const Bound& bound, const StepLoad& load,
          .source = item.operation->Source(argument),
          .size = argument.size,
          .relative_sigma = price.relative_sigma,
+         .upper_bound = price.upper_bound,
          .note = std::string(item.note.empty() ? price.note : item.note),
          .communication = item.communication});
   }

@@ -25,6 +25,7 @@ struct StepPrice {
   // One standard deviation from the spread of the curves alone, in seconds.
   double sigma_seconds = 0;
   Standing standing = Standing::kMeasured;
+  bool upper_bound = false;  // some of it is
   // The slowest stage and the way through all, for pipelines filled once.
   double slowest_stage_seconds = 0;
   double through_seconds = 0;

@@ -18,7 +18,8 @@ struct Term {
   std::string source;   // "all_reduce/n8/nccl/graph"
   double size = 0;      // asked of the source: bytes, or tokens
   double relative_sigma = 0;
-  std::string note;  // "stands in for ..."; empty: none
+  bool upper_bound = false;  // how much less it takes is not known
+  std::string note;          // "stands in for ..."; empty: none
   bool communication = false;
 };
 

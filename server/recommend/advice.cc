@@ -180,7 +180,10 @@ class Advisor {
                          .terms;
     }
     const double spread = kDeviate90 * RelativeSigma(outcome);
-    advice.tpot_low_seconds = outcome.tpot_seconds * std::max(0.0, 1 - spread);
+    if (!outcome.price.upper_bound) {
+      advice.tpot_low_seconds =
+          outcome.tpot_seconds * std::max(0.0, 1 - spread);
+    }
     advice.tpot_high_seconds = outcome.tpot_seconds * (1 + spread);
     advice.launch =
         candidate.engine().Launch(model_, candidate.plan, workload,

@@ -29,7 +29,9 @@ struct PlanAdvice {
   double tpot_seconds = 0;
   std::optional<double> ttft_seconds;
   double output_tokens_per_second = 0;
-  double tpot_low_seconds = 0, tpot_high_seconds = 0;  // 90 % interval
+  // 90 % interval; no lower end where a term is an upper bound.
+  std::optional<double> tpot_low_seconds;
+  double tpot_high_seconds = 0;
   MemoryUse memory;
   std::vector<Term> terms;  // add up to the step time
   Standing basis = Standing::kMeasured;

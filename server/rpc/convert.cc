@@ -206,6 +206,7 @@ void ToProto(const Term& term, v1::Term* message) {
   message->set_source(term.source);
   message->set_size(term.size);
   message->set_relative_sigma(term.relative_sigma);
+  message->set_upper_bound(term.upper_bound);
   message->set_note(term.note);
   message->set_communication(term.communication);
 }
@@ -480,7 +481,9 @@ void ToProto(const PlanAdvice& advice, v1::AdviceView view,
     message->set_ttft_seconds(*advice.ttft_seconds);
   }
   message->set_output_tokens_per_second(advice.output_tokens_per_second);
-  message->mutable_interval()->set_tpot_low_seconds(advice.tpot_low_seconds);
+  if (advice.tpot_low_seconds.has_value()) {
+    message->mutable_interval()->set_tpot_low_seconds(*advice.tpot_low_seconds);
+  }
   message->mutable_interval()->set_tpot_high_seconds(advice.tpot_high_seconds);
   ToProto(advice.memory, message->mutable_memory());
   if (view != v1::ADVICE_VIEW_BASIC) {

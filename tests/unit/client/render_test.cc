@@ -135,7 +135,7 @@ TEST(RenderRecommendation, ACurrentPlanThatIsKeptIsSaidToBeKept) {
   question.clear_current_plan();
   text = RenderRecommendation(question, answer, Options(PipeStyle()));
   EXPECT_TRUE(absl::StrContains(
-      text, "1.0 % behind TP2, a tie in which the simpler goes first"))
+      text, "1.0 % behind TP2, a tie (within 1 %), where fewer GPUs"))
       << text;
 }
 
@@ -151,6 +151,47 @@ TEST(RenderRecommendation, ManyPlansAreCutUnlessExplained) {
                                            Options(PipeStyle(), true));
   EXPECT_FALSE(absl::StrContains(whole, "more (--explain"));
   EXPECT_TRUE(absl::StrContains(whole, "\n 64  TP2"));
+}
+
+TEST(RenderRecommendation, AnUpperBoundHasNoLowerEndAndSaysWhy) {
+  v1::RecommendParallelismResponse answer = SampleAnswer();
+  for (int i = 0; i < 2; ++i) {
+    v1::PlanAdvice& plan = *answer.mutable_plans(i);
+    plan.mutable_interval()->clear_tpot_low_seconds();
+    plan.mutable_terms(0)->set_upper_bound(true);
+    plan.mutable_terms(0)->set_note("a wider format stands in");
+  }
+  std::string text =
+      RenderRecommendation(SampleQuestion(), answer, Options(PipeStyle()));
+  EXPECT_TRUE(absl::StrContains(text, "5.18    <= 5.55  ")) << text;
+  EXPECT_TRUE(absl::StrContains(
+      text, "\n <=           experts: a wider format stands in\n"))
+      << text;
+  EXPECT_TRUE(absl::StrContains(text, "6.58-7.58"));
+  EXPECT_TRUE(
+      absl::StrContains(RenderRecommendation(SampleQuestion(), answer,
+                                             Options(UncolouredStyle(120))),
+                        "\n ≤            experts: "));
+  EXPECT_FALSE(absl::StrContains(Recommendation(PipeStyle()), "<="));
+}
+
+TEST(RenderRecommendation, TellsTheShareOfAStepThatIsMeasured) {
+  v1::RecommendParallelismResponse answer = SampleAnswer();
+  // Of 4 ms: half measured, a quarter extrapolated, a quarter by a stand-in.
+  v1::PlanAdvice& plan = *answer.mutable_plans(0);
+  plan.clear_terms();
+  for (const v1::Basis basis : {v1::BASIS_MEASURED, v1::BASIS_INTERPOLATED,
+                                v1::BASIS_EXTRAPOLATED, v1::BASIS_MEASURED}) {
+    v1::Term& term = *plan.add_terms();
+    term.set_name("part");
+    term.set_seconds(1e-3);
+    term.set_basis(basis);
+  }
+  plan.mutable_terms(3)->set_note("another stands in");
+  std::string text =
+      RenderRecommendation(SampleQuestion(), answer, Options(PipeStyle()));
+  EXPECT_TRUE(absl::StrContains(text, "  measured\n")) << text;
+  EXPECT_TRUE(absl::StrContains(text, "      50 %\n")) << text;
 }
 
 TEST(RenderRecommendation, OnePlanAloneIsNoContest) {
@@ -169,6 +210,23 @@ TEST(RenderSweep, PipeAndTerminal) {
   ExpectGolden("sweep_terminal.txt",
                RenderSweep(SampleQuestion(), SampleSweep(),
                            Options(TerminalStyle(110))));
+}
+
+TEST(RenderSweep, SaysWhyAFirstPlanMayStandBehindTheSecond) {
+  v1::SweepConcurrencyResponse answer = SampleSweep();
+  v1::RecommendParallelismRequest question = SampleQuestion();
+  const std::string tie = "\n by < 0       a tie (within 1 %), where fewer ";
+  EXPECT_FALSE(absl::StrContains(
+      RenderSweep(question, answer, Options(PipeStyle())), "by < 0"));
+  v1::SweepPoint& point = *answer.mutable_points(0);
+  point.mutable_plans(1)->set_output_tokens_per_second(
+      point.plans(0).output_tokens_per_second() * 1.002);
+  EXPECT_TRUE(absl::StrContains(
+      RenderSweep(question, answer, Options(PipeStyle())), tie));
+  question.set_current_plan("TP2");
+  EXPECT_TRUE(
+      absl::StrContains(RenderSweep(question, answer, Options(PipeStyle())),
+                        "\n by < 0       kept because it runs now\n"));
 }
 
 TEST(RenderSweep, NarrowTerminal) {

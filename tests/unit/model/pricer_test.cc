@@ -201,11 +201,15 @@ TEST(Pricer, MarksAFormatThatAWiderOneStandsInFor) {
   EXPECT_EQ(experts->source, "experts/bf16/h7168i2048e384k8/tp1ep8");
   EXPECT_THAT(experts->note, HasSubstr("a wider format stands in"));
   EXPECT_EQ(experts->standing, Standing::kExtrapolated);
+  EXPECT_TRUE(experts->upper_bound);
+  EXPECT_TRUE(price.price.upper_bound);
   const ExplainedPrice known =
       Explain(*SyntheticProfile(), Preset("Kimi-K2.5"), "TP8+EP8");
   EXPECT_EQ(FindTerm(known, "experts")->source,
             "experts/int4_group:32/h7168i2048e384k8/tp1ep8");
   EXPECT_EQ(FindTerm(known, "experts")->note, "");
+  EXPECT_FALSE(FindTerm(known, "experts")->upper_bound);
+  EXPECT_FALSE(known.price.upper_bound);
   EXPECT_LT(FindTerm(known, "experts")->relative_sigma,
             experts->relative_sigma);
 }

@@ -66,8 +66,9 @@ TEST(Recommend, RanksByThroughput) {
   }
   for (const PlanAdvice& plan : advice.plans) {
     EXPECT_NEAR(plan.output_tokens_per_second, 64 / plan.tpot_seconds, 1e-6);
-    EXPECT_GT(plan.tpot_low_seconds, 0);
-    EXPECT_LT(plan.tpot_low_seconds, plan.tpot_seconds);
+    ASSERT_TRUE(plan.tpot_low_seconds.has_value());
+    EXPECT_GT(*plan.tpot_low_seconds, 0);
+    EXPECT_LT(*plan.tpot_low_seconds, plan.tpot_seconds);
     EXPECT_GT(plan.tpot_high_seconds, plan.tpot_seconds);
     EXPECT_EQ(plan.mode, ModeName(plan.plan));
     EXPECT_EQ(plan.engine, EngineId::kVllm);
@@ -276,6 +277,27 @@ TEST(Recommend, OfPromptsAloneTellsTimeToFirstTokenOnly) {
       if (!term.communication) continue;
       EXPECT_THAT(term.source, ::testing::EndsWith("/eager")) << plan.mode;
     }
+  }
+}
+
+TEST(Recommend, HasNoLowerEndWhereATermIsAnUpperBound) {
+  SyntheticNode node;
+  node.keep = [](const MeasurementKey& key) {
+    const auto* experts = std::get_if<ExpertsKey>(&key);
+    return experts == nullptr || experts->format.number == NumberFormat::kBf16;
+  };
+  const auto profile = SyntheticProfile(node);
+  for (const PlanAdvice& plan :
+       Ask("gpt-oss-120b", Asked(16), *profile).plans) {
+    EXPECT_EQ(plan.tpot_low_seconds, std::nullopt) << plan.mode;
+    EXPECT_GT(plan.tpot_high_seconds, plan.tpot_seconds) << plan.mode;
+    EXPECT_THAT(plan.terms, Contains(AllOf(Field(&Term::name, "experts"),
+                                           Field(&Term::upper_bound, true))))
+        << plan.mode;
+  }
+  for (const PlanAdvice& plan :
+       Ask("Qwen3-30B-A3B", Asked(16), *profile).plans) {
+    EXPECT_TRUE(plan.tpot_low_seconds.has_value()) << plan.mode;
   }
 }
 

@@ -34,7 +34,7 @@ void CheckSound(const Advice& advice, const std::string& what) {
     }
     EXPECT_TRUE(std::isfinite(plan.tpot_seconds));
     EXPECT_TRUE(std::isfinite(plan.tpot_high_seconds));
-    EXPECT_GE(plan.tpot_low_seconds, 0);
+    EXPECT_GE(plan.tpot_low_seconds.value_or(0), 0);
     EXPECT_TRUE(std::isfinite(plan.ttft_seconds.value_or(0)));
     EXPECT_TRUE(std::isfinite(plan.output_tokens_per_second));
     if (plan.tpot_seconds > 0) {

@@ -317,6 +317,7 @@ PlanAdvice FullAdvice() {
   term.source = "experts/bf16";
   term.size = 64;
   term.relative_sigma = 0.03;
+  term.upper_bound = true;
   term.note = "a remark";
   term.communication = true;
   advice.terms = {term};
@@ -354,11 +355,13 @@ TEST(ConvertTest, TheBasicViewLeavesOutTheTermsOnly) {
 TEST(ConvertTest, WhatIsNotKnownStaysAbsent) {
   PlanAdvice advice = FullAdvice();
   advice.ttft_seconds.reset();
+  advice.tpot_low_seconds.reset();
   advice.memory.max_concurrency.reset();
   advice.terms[0].stated = true;
   v1::PlanAdvice message;
   ToProto(advice, v1::ADVICE_VIEW_FULL, &message);
   EXPECT_FALSE(message.has_ttft_seconds());
+  EXPECT_FALSE(message.interval().has_tpot_low_seconds());
   EXPECT_FALSE(message.memory().has_max_concurrency());
   EXPECT_EQ(message.terms(0).basis(), v1::BASIS_STATED);
 }
