@@ -19,7 +19,7 @@ constexpr int kEnd = SIGUSR2;
 sigset_t Waited() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int number : {SIGTERM, SIGINT, SIGHUP, kEnd}) {
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, kEnd}) {
     sigaddset(&set, number);
   }
   return set;
@@ -53,8 +53,9 @@ void SignalThread::Run() {
     const int number = sigwaitinfo(&set, nullptr);
     if (number < 0) continue;  // interrupted by a debugger or a stop
     const std::string name = sigabbrev_np(number);
-    if (number == kEnd) {
-      if (ending_) return;  // anybody else's means nothing here
+    if (number == kEnd && ending_) return;
+    if (number == SIGUSR1 || number == SIGUSR2) {
+      Log(LogLevel::kWarning, "signal ignored", {{"signal", "SIG" + name}});
     } else if (number == SIGHUP) {
       Log(LogLevel::kWarning, "signal ignored",
           {{"signal", "SIGHUP"},

@@ -12,7 +12,8 @@ namespace fabricwise {
 
 // SIGTERM and SIGINT ask the daemon to stop; a second one ends the process at
 // once, with status 128 + signal. SIGHUP is logged and does nothing: the
-// configuration is read at start only.
+// configuration is read at start only. So are SIGUSR1 and SIGUSR2, which mean
+// nothing here.
 class SignalThread {
  public:
   // Masks the signals for the calling thread and all that it starts, and

@@ -2,6 +2,7 @@
 #include "server/rpc/service.h"
 
 #include <google/protobuf/stubs/logging.h>
+#include <grpc/grpc.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
@@ -14,12 +15,15 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "fabricwise/v1/advisor.grpc.pb.h"
 #include "fabricwise/v1/profiler.grpc.pb.h"
 #include "server/base/argument.h"
@@ -129,11 +133,57 @@ absl::Status CheckWanted(const grpc::CallbackServerContext& context) {
   return absl::OkStatus();
 }
 
+// How many calls are open: their requests have arrived, and their answers are
+// not sent yet.
+class OpenCalls {
+ public:
+  // One of them, while it lives.
+  class Token {
+   public:
+    explicit Token(OpenCalls* calls) : calls_(calls) { calls_->Add(1); }
+    ~Token() { calls_->Add(-1); }
+    Token(const Token&) = delete;
+    Token& operator=(const Token&) = delete;
+
+   private:
+    OpenCalls* const calls_;
+  };
+
+  // Whether none was open at some time up to `most` from now.
+  bool WaitForNone(absl::Duration most) {
+    absl::MutexLock lock(&mutex_);
+    const auto none = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return count_ == 0;
+    };
+    return mutex_.AwaitWithTimeout(absl::Condition(&none), most);
+  }
+
+ private:
+  void Add(int more) {
+    absl::MutexLock lock(&mutex_);
+    count_ += more;
+  }
+
+  absl::Mutex mutex_;
+  int64_t count_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
 // What every service needs.
 struct Shared {
   Handler* handler;
   RequestObserver* observer;
   Executor* executor;
+  OpenCalls* open_calls;
+};
+
+// A call with one answer. Made by new; gRPC says when it is over.
+class UnaryCall : public grpc::ServerUnaryReactor {
+ public:
+  explicit UnaryCall(const Shared& shared) : open_(shared.open_calls) {}
+  void OnDone() override { delete this; }
+
+ private:
+  const OpenCalls::Token open_;
 };
 
 // Runs `work`, which fills `response`, on the executor.
@@ -143,7 +193,7 @@ grpc::ServerUnaryReactor* RunSlow(
     grpc::CallbackServerContext* context, const Request* request,
     Response* response,
     std::function<absl::Status(const Request&, absl::Time, Response*)> work) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  auto* const reactor = new UnaryCall(shared);
   const Report report(method, shared.observer);
   const bool taken = shared.executor->TrySubmit(
       [context, request, response, reactor, report, work = std::move(work)] {
@@ -162,13 +212,11 @@ grpc::ServerUnaryReactor* RunSlow(
 // Runs `work` here and now.
 template <typename Work>
 grpc::ServerUnaryReactor* RunQuick(const Shared& shared,
-                                   absl::string_view method,
-                                   grpc::CallbackServerContext* context,
-                                   const Work& work) {
+                                   absl::string_view method, const Work& work) {
   const Report report(method, shared.observer);
   const absl::Status status = work();
   report.Done(status.code());
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  auto* const reactor = new UnaryCall(shared);
   reactor->Finish(ToGrpc(status));
   return reactor;
 }
@@ -177,11 +225,16 @@ grpc::ServerUnaryReactor* RunQuick(const Shared& shared,
 template <typename Response>
 class RefusedStream : public grpc::ServerWriteReactor<Response> {
  public:
-  RefusedStream(const Report& report, const absl::Status& status) {
+  RefusedStream(const Shared& shared, const Report& report,
+                const absl::Status& status)
+      : open_(shared.open_calls) {
     report.Done(status.code());
     this->Finish(ToGrpc(status));
   }
   void OnDone() override { delete this; }
+
+ private:
+  const OpenCalls::Token open_;
 };
 
 // A watcher. Its owner lets go of it in `on_done`; whatever else runs for it
@@ -276,6 +329,7 @@ class WatchStream
 
   const std::unique_ptr<RecommendationWatch> watch_;  // by whoever is busy
   const Shared shared_;
+  const OpenCalls::Token open_{shared_.open_calls};
   const std::function<void(WatchStream*)> on_done_;
   const Report report_{"WatchRecommendation", shared_.observer};
   SnapshotHolder::Subscription subscription_;
@@ -325,7 +379,7 @@ class AdvisorService : public AdvisorBase {
                       const v1::WatchRecommendationRequest* request) override {
     const auto refuse = [this](const absl::Status& status) {
       return new RefusedStream<v1::WatchRecommendationResponse>(
-          Report("WatchRecommendation", shared_.observer), status);
+          shared_, Report("WatchRecommendation", shared_.observer), status);
     };
     auto watch = shared_.handler->WatchRecommendation(*request);
     if (!watch.ok()) return refuse(watch.status());
@@ -346,10 +400,9 @@ class AdvisorService : public AdvisorBase {
   }
 
   grpc::ServerUnaryReactor* ListModels(
-      grpc::CallbackServerContext* context,
-      const v1::ListModelsRequest* request,
+      grpc::CallbackServerContext*, const v1::ListModelsRequest* request,
       v1::ListModelsResponse* response) override {
-    return RunQuick(shared_, "ListModels", context, [&] {
+    return RunQuick(shared_, "ListModels", [&] {
       return shared_.handler->ListModels(*request, response);
     });
   }
@@ -373,7 +426,7 @@ class AdvisorService : public AdvisorBase {
       size_t max_inline_bytes, grpc::CallbackServerContext* context,
       const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
     const Report report(method, shared_.observer);
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    auto* const reactor = new UnaryCall(shared_);
     FlatMessage message(*request);
     if (AnswerBytes bytes = (shared_.handler->*find)(message.bytes())) {
       *response = Wrap(std::move(bytes));
@@ -493,6 +546,7 @@ class RunStream : public grpc::ServerWriteReactor<v1::RunMeasurementResponse>,
   }
 
   const Shared shared_;
+  const OpenCalls::Token open_{shared_.open_calls};
   const Report report_{"RunMeasurement", shared_.observer};
   std::stop_source stop_;
   std::shared_ptr<RunStream> self_;
@@ -505,9 +559,10 @@ class RunStream : public grpc::ServerWriteReactor<v1::RunMeasurementResponse>,
 };
 
 // A look at the node, which the caller may break off.
-class DiagnosisCall : public grpc::ServerUnaryReactor {
+class DiagnosisCall : public UnaryCall {
  public:
-  explicit DiagnosisCall(const Shared& shared) : shared_(shared) {}
+  explicit DiagnosisCall(const Shared& shared)
+      : UnaryCall(shared), shared_(shared) {}
 
   void Begin(const v1::DiagnoseNodeRequest& request,
              v1::DiagnoseNodeResponse* response) {
@@ -518,7 +573,6 @@ class DiagnosisCall : public grpc::ServerUnaryReactor {
                                   });
   }
   void OnCancel() override { stop_.request_stop(); }
-  void OnDone() override { delete this; }
 
  private:
   const Shared shared_;
@@ -581,9 +635,9 @@ class ProfilerService : public v1::NodeProfiler::CallbackService {
   }
 
   grpc::ServerUnaryReactor* GetStatus(
-      grpc::CallbackServerContext* context, const v1::GetStatusRequest* request,
+      grpc::CallbackServerContext*, const v1::GetStatusRequest* request,
       v1::GetStatusResponse* response) override {
-    return RunQuick(shared_, "GetStatus", context, [&] {
+    return RunQuick(shared_, "GetStatus", [&] {
       return shared_.handler->GetStatus(*request, response);
     });
   }
@@ -597,9 +651,9 @@ class GrpcServer : public RpcServer {
   GrpcServer(const RpcServerOptions& options, Handler* handler,
              SnapshotHolder* snapshots, RequestObserver* observer)
       : executor_(options.slow_threads, options.max_queued_calls),
-        advisor_(Shared{handler, observer, &executor_}, snapshots,
+        advisor_(Shared{handler, observer, &executor_, &open_calls_}, snapshots,
                  options.max_watchers),
-        profiler_(Shared{handler, observer, &executor_}),
+        profiler_(Shared{handler, observer, &executor_, &open_calls_}),
         snapshots_(snapshots) {}
 
   ~GrpcServer() override { Shutdown(absl::ZeroDuration()); }
@@ -662,13 +716,32 @@ class GrpcServer : public RpcServer {
     if (server_ == nullptr) return;
     EndHealth();
     advisor_.Stop();
+    absl::Notification gone;
+    std::thread cutter([&] { CutIdle(gone, budget); });
     server_->Shutdown(std::chrono::system_clock::now() +
                       absl::ToChronoNanoseconds(budget));
     server_->Wait();
+    gone.Notify();
+    cutter.join();
     server_.reset();
   }
 
  private:
+  // Shutdown tells every connection to go and waits for it, also for one whose
+  // client does not listen while it has no call, as Python's: those are cut as
+  // soon as no call is open. With calls open until the end of the budget it
+  // cuts by itself.
+  void CutIdle(const absl::Notification& gone, absl::Duration budget) {
+    if (!open_calls_.WaitForNone(budget)) return;
+    // For the goodbye to reach those who listen; a round trip between machines
+    // of one site takes a tenth of it.
+    constexpr absl::Duration kFarewell = absl::Milliseconds(20);
+    // More than once, since the first may come before Shutdown has begun.
+    while (!gone.WaitForNotificationWithTimeout(kFarewell)) {
+      grpc_server_cancel_all_calls(server_->c_server());
+    }
+  }
+
   // With shutdown_mutex_ held.
   void EndHealth() {
     subscription_ = SnapshotHolder::Subscription();
@@ -688,6 +761,7 @@ class GrpcServer : public RpcServer {
                              true);
   }
 
+  OpenCalls open_calls_;
   Executor executor_;
   AdvisorService advisor_;
   ProfilerService profiler_;

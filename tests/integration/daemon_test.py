@@ -270,43 +270,70 @@ class DaemonTest(unittest.TestCase):
 
   @contextlib.contextmanager
   def stuck_call(self, daemon):
-    """A call whose request never ends: a drain must wait for it."""
-    ended = threading.Event()
+    """A call whose answer is never read: a drain must wait for it."""
+    def frame(kind, flags, stream, payload):
+      return (len(payload).to_bytes(3, "big") + bytes([kind, flags]) +
+              stream.to_bytes(4, "big") + payload)
 
-    def requests():
-      ended.wait(PATIENCE_SECONDS)
-      return
-      yield  # makes it a generator
+    def header(name, value):  # a literal, in no table
+      return bytes([0, len(name)]) + name + bytes([len(value)]) + value
 
-    with grpc.insecure_channel(daemon.tcp()) as channel:
-      call = channel.stream_unary("/fabricwise.v1.NodeProfiler/GetStatus", raw,
-                                  raw).future(requests(), wait_for_ready=True)
-      # A later call on the same connection was served: the first is there too.
-      channel.unary_unary("/fabricwise.v1.NodeProfiler/GetStatus", raw, raw)(
-          b"", timeout=PATIENCE_SECONDS)
-      try:
-        yield call
-      finally:
-        ended.set()
-        call.cancel()
+    headers = b"".join(header(*pair) for pair in (
+        (b":method", b"POST"), (b":scheme", b"http"), (b":authority", b"it"),
+        (b":path", b"/fabricwise.v1.NodeProfiler/GetNodeProfile"),
+        (b"content-type", b"application/grpc"), (b"te", b"trailers")))
+    request = b"\x08\x03"  # PROFILE_VIEW_FILE
+    body = b"\0" + len(request).to_bytes(4, "big") + request
+    host, port = daemon.tcp().rsplit(":", 1)
+    with socket.create_connection((host, int(port)), PATIENCE_SECONDS) as client:
+      client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"") +
+                     frame(1, 4, 1, headers) + frame(0, 1, 1, body))
+      # Without leave for more the server sends 64 KiB of what is longer.
+      seen = 0
+      while seen < 32 << 10:
+        chunk = client.recv(1 << 10)
+        self.assertTrue(chunk, "the daemon hung up")
+        seen += len(chunk)
+      yield
 
   def test_drain_is_bounded_by_its_budget(self):
-    daemon = self.start("--drain-seconds", "0.3")
+    daemon = self.start("--profile", PROFILE, "--drain-seconds", "0.3")
     with self.stuck_call(daemon):
       self.assertEqual(daemon.stop(), 0)
 
+  def test_drain_waits_for_no_connection_without_a_call(self):
+    daemon = self.start("--profile", PROFILE, "--drain-seconds", "3600")
+    request = b"\x08\x03"  # PROFILE_VIEW_FILE
+    get = "/fabricwise.v1.NodeProfiler/GetNodeProfile"
+    health = "/grpc.health.v1.Health/Watch"
+    with contextlib.ExitStack() as stack:
+      for _ in range(3):
+        channel = stack.enter_context(grpc.insecure_channel(daemon.tcp()))
+        channel.unary_unary(get, raw, raw)(request, timeout=PATIENCE_SECONDS)
+      # One that says nothing yet, and one that only watches the health.
+      stack.enter_context(socket.create_connection(
+          ("127.0.0.1", int(daemon.tcp().rsplit(":", 1)[1])), PATIENCE_SECONDS))
+      channel = stack.enter_context(grpc.insecure_channel(daemon.tcp()))
+      watch = channel.unary_stream(health, raw, raw)(
+          b"", timeout=PATIENCE_SECONDS)
+      self.assertEqual(next(watch), SERVING)
+      self.assertEqual(daemon.stop(), 0)
+
   def test_second_signal_exits_at_once(self):
-    daemon = self.start("--drain-seconds", "3600")
+    daemon = self.start("--profile", PROFILE, "--drain-seconds", "3600")
     with self.stuck_call(daemon):
       daemon.signal(signal.SIGTERM)
       daemon.wait_for("stopping")
       daemon.signal(signal.SIGINT)
       self.assertEqual(daemon.wait(), 128 + signal.SIGINT)
 
-  def test_sighup_is_logged_and_ignored(self):
+  def test_signals_that_mean_nothing_are_ignored(self):
     daemon = self.start()
-    daemon.signal(signal.SIGHUP)
-    self.assertEqual(daemon.wait_for("signal ignored")["signal"], "SIGHUP")
+    for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+      daemon.signal(number)
+      self.assertEqual(daemon.wait_for("signal ignored")["signal"],
+                       signal.Signals(number).name)
+    daemon.signal(signal.SIGPIPE)
     daemon.call("GetStatus")
     self.assertEqual(daemon.stop(), 0)
 
