@@ -17,13 +17,20 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <optional>
+#include <sstream>
+#include <system_error>
 #include <tuple>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "server/base/status_macros.h"
 #include "server/measure/frames.h"
 
@@ -256,12 +263,53 @@ void Drain(Descriptor& fd, int reads, const Take& take) {
   }
 }
 
+// The children of this process, dead or alive.
+std::vector<pid_t> Children() {
+  std::vector<pid_t> children;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it("/proc", error), end;
+       !error && it != end; it.increment(error)) {
+    pid_t pid = 0;
+    if (!absl::SimpleAtoi(it->path().filename().string(), &pid)) continue;
+    std::ifstream file(it->path() / "stat");
+    std::string stat;
+    std::getline(file, stat, '\0');
+    // "PID (NAME) STATE PARENT ...", where the name may hold anything.
+    const size_t name_end = stat.rfind(')');
+    if (name_end == std::string::npos) continue;
+    std::istringstream rest(stat.substr(name_end + 1));
+    char state = 0;
+    pid_t parent = 0;
+    if (rest >> state >> parent && parent == getpid()) children.push_back(pid);
+  }
+  return children;
+}
+
+// Ends the children of this process that are not in `before`, and what becomes
+// its child by that. 0, or one that SIGKILL does not end.
+pid_t EndChildren(const std::vector<pid_t>& before) {
+  const absl::Duration end = SteadyNow() + kStuckAfter;
+  while (true) {
+    pid_t last = 0;
+    for (const pid_t child : Children()) {
+      if (absl::c_linear_search(before, child)) continue;
+      kill(child, SIGKILL);
+      waitpid(child, nullptr, WNOHANG);
+      last = child;
+    }
+    if (last == 0 || SteadyNow() >= end) return last;
+    absl::SleepFor(kSoon);
+  }
+}
+
 // Watches over one worker until it is gone.
 class Watch {
  public:
-  Watch(Started started, const WorkerLimits& limits,
-        const std::stop_token& stop, const WorkerLauncher::Listener& listener)
+  Watch(Started started, std::vector<pid_t> children_before,
+        const WorkerLimits& limits, const std::stop_token& stop,
+        const WorkerLauncher::Listener& listener)
       : worker_(std::move(started)),
+        children_before_(std::move(children_before)),
         limits_(limits),
         stop_(stop),
         listener_(listener),
@@ -269,18 +317,19 @@ class Watch {
 
   // `wake` becomes readable when `stop` is requested.
   void UntilGone(int wake) {
-    while (!HasExited() && !stuck_) {
+    while (!HasExited() && stuck_ == 0) {
       const absl::Duration now = SteadyNow();
       if (!end_) CheckLimits(now);
       if (end_) Press(now);
       Wait(wake, now);
       Read(/*portions=*/1);
     }
-    if (!stuck_) {
+    if (stuck_ == 0) {
       // What it left, children included; the name of the group is its own until
-      // it is reaped.
+      // it is reaped. Those that left the group are ours by then.
       kill(-worker_.pid, SIGKILL);
       waitpid(worker_.pid, &wait_status_, 0);
+      stuck_ = EndChildren(children_before_);
       // More than a pipe holds, and not without end where a child has escaped.
       constexpr int kPortions = 16;
       Read(kPortions);
@@ -288,7 +337,8 @@ class Watch {
     log_.Finish();
   }
 
-  bool stuck() const { return stuck_; }
+  // The process that SIGKILL does not end; 0: none.
+  pid_t stuck() const { return stuck_; }
 
   WorkerRun Outcome() const {
     WorkerRun run;
@@ -300,11 +350,11 @@ class Watch {
           absl::Status(run.status.code(),
                        absl::StrCat(run.status.message(), log_.LastWords()));
     }
-    if (stuck_) {
+    if (stuck_ != 0) {
       run.status = absl::Status(
           run.status.code(),
           absl::StrCat(run.status.message(), "; SIGKILL does not end process ",
-                       worker_.pid, ", which sits in the kernel"));
+                       stuck_, ", which sits in the kernel"));
     }
     return run;
   }
@@ -352,7 +402,7 @@ class Watch {
       killed_at_ = now;
       kill(-worker_.pid, SIGKILL);
     } else if (killed_at_ && now >= *killed_at_ + kStuckAfter) {
-      stuck_ = true;
+      stuck_ = worker_.pid;
     }
   }
 
@@ -398,7 +448,7 @@ class Watch {
 
   std::pair<WorkerEnd, absl::Status> Judge() const {
     const absl::Status finished = decoder_.Finish();
-    const bool success = !stuck_ && WIFEXITED(wait_status_) &&
+    const bool success = stuck_ != worker_.pid && WIFEXITED(wait_status_) &&
                          WEXITSTATUS(wait_status_) == EXIT_SUCCESS;
     if (end_) {
       const bool orderly =
@@ -427,6 +477,7 @@ class Watch {
   }
 
   Started worker_;
+  const std::vector<pid_t> children_before_;
   const WorkerLimits& limits_;
   const std::stop_token& stop_;
   const WorkerLauncher::Listener& listener_;
@@ -439,7 +490,7 @@ class Watch {
   std::optional<WorkerEnd> end_;  // once the worker has to go
   absl::Status status_;           // why
   int wait_status_ = 0;
-  bool stuck_ = false;
+  pid_t stuck_ = 0;
 };
 
 }  // namespace
@@ -480,16 +531,19 @@ WorkerRun WorkerLauncher::Run(const WorkerCommand& command,
   }
   const Descriptor wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.is_open()) return not_started(Failed("make an eventfd", errno));
+  // Orphans of the worker come to us rather than to init.
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  std::vector<pid_t> children_before = Children();
   absl::StatusOr<Started> started = Start(command, plan);
   if (!started.ok()) return not_started(started.status());
-  const pid_t pid = started->pid;
-  Watch watch(*std::move(started), limits, stop, listener);
+  Watch watch(*std::move(started), std::move(children_before), limits, stop,
+              listener);
   {
     const std::stop_callback on_stop(stop,
                                      [&wake] { eventfd_write(wake.get(), 1); });
     watch.UntilGone(wake.get());
   }
-  if (watch.stuck()) stuck_ = pid;
+  stuck_ = watch.stuck();
   return watch.Outcome();
 }
 

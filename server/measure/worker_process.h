@@ -71,11 +71,13 @@ class WorkerLauncher {
     std::function<void(absl::string_view)> on_log;
   };
 
-  // Runs the worker on `plan` and returns once it is gone, with all its process
-  // group: after its exit, or after a limit, `stop` or a fault, by SIGTERM and
-  // then SIGKILL. It dies with the calling thread, so with the daemon. One that
-  // even SIGKILL does not end (it sticks in a driver) is left behind, and no
-  // other is started while it is there.
+  // Runs the worker on `plan` and returns once it is gone, with all that it
+  // started: after its exit, or after a limit, `stop` or a fault, by SIGTERM
+  // and then SIGKILL. It dies with the calling thread, so with the daemon. One
+  // that even SIGKILL does not end (it sticks in a driver) is left behind, and
+  // no other is started while it is there. This process becomes the reaper of
+  // its orphans (PR_SET_CHILD_SUBREAPER), and every child that it gets
+  // meanwhile is taken for the worker's.
   WorkerRun Run(const WorkerCommand& command,
                 const worker::v1::WorkerPlan& plan, const WorkerLimits& limits,
                 const std::stop_token& stop, const Listener& listener);

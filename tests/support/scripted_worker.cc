@@ -29,6 +29,8 @@
 //   term          waits for SIGTERM, which may have come before
 //   hang          waits for ever
 //   child         a child that holds all descriptors and waits for ever
+//   escape        a child in a session of its own, with a child there, which
+//                 both wait for ever; their process ids on standard error
 //   crash         SIGSEGV
 //   exit=N        leaves with status N
 // At the end of the words it leaves with success; a plan that asks only for a
@@ -143,6 +145,23 @@ class Worker {
       if (fork() == 0) {
         while (true) pause();
       }
+    } else if (name == "escape") {
+      // Until the child has left the group and has a child of its own.
+      int fds[2];
+      if (pipe(fds) != 0) _exit(5);
+      const pid_t child = fork();
+      if (child == 0) {
+        setsid();
+        const pid_t grandchild = fork();
+        if (grandchild != 0 &&
+            write(fds[1], &grandchild, sizeof(grandchild)) < 0) {
+          _exit(5);
+        }
+        while (true) pause();
+      }
+      pid_t grandchild = 0;
+      if (read(fds[0], &grandchild, sizeof(grandchild)) < 0) _exit(5);
+      std::cerr << child << "\n" << grandchild << std::endl;
     } else if (name == "crash") {
       const rlimit none = {0, 0};
       setrlimit(RLIMIT_CORE, &none);

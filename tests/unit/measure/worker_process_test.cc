@@ -214,6 +214,36 @@ TEST(WorkerProcess, AChildOfTheWorkerNeitherDelaysNorOutlivesIt) {
   EXPECT_LT(ran.run.wall, absl::Seconds(30));
 }
 
+TEST(WorkerProcess, ADescendantInASessionOfItsOwnDoesNotOutliveIt) {
+  Options hung;
+  hung.limits.between_frames = absl::Milliseconds(50);
+  for (const auto& [script, options] :
+       {std::pair("escape probe plan done", Options()),
+        std::pair("escape probe hang", hung)}) {
+    const Ran ran = RunScript(script, options);
+    ASSERT_EQ(ran.log.size(), 2u);
+    for (const std::string& line : ran.log) {
+      pid_t escaped = 0;
+      ASSERT_TRUE(absl::SimpleAtoi(line, &escaped));
+      EXPECT_EQ(kill(escaped, 0), -1);
+      EXPECT_EQ(errno, ESRCH);
+    }
+    EXPECT_TRUE(NoChildren());
+    EXPECT_LT(ran.run.wall, absl::Seconds(30));
+  }
+}
+
+TEST(WorkerProcess, EndsNoChildThatWasThereBefore) {
+  const pid_t ours = fork();
+  if (ours == 0) {
+    while (true) pause();
+  }
+  RunScript("probe plan done");
+  EXPECT_EQ(waitpid(ours, nullptr, WNOHANG), 0);
+  kill(ours, SIGKILL);
+  EXPECT_EQ(waitpid(ours, nullptr, 0), ours);
+}
+
 TEST(WorkerProcess, StopsWhenToldTo) {
   Options options;
   options.on_frame = [&](const WorkerFrame&) {
