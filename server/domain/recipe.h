@@ -132,7 +132,12 @@ struct Recipe {
   absl::InlinedVector<ExchangeUse, 1> exchanges;
   double small_kernels = 0;  // norms, rotary, activations, routing, ...
   double host_seconds = 0;   // between steps, stated by the engine or asker
-  int64_t chunk_tokens = 0;  // most prompt tokens of one step of a rank
+  // Most tokens of one step of a rank: of its prompts and, in mixed steps, one
+  // of each sequence that decodes.
+  int64_t chunk_tokens = 0;
+  // Whether steps that work on prompts decode as well; else they come between
+  // decode steps, as soon as there is a prompt.
+  bool mixed_steps = true;
   MemoryRecipe memory;
 };
 

@@ -52,26 +52,28 @@ double FinalContext(const Workload& workload) {
 }
 
 StepLoad DecodeLoad(const Workload& workload, const Plan& plan) {
+  return DecodeLoad(workload, plan, Sequences(workload, plan).rank_sequences);
+}
+
+StepLoad DecodeLoad(const Workload& workload, const Plan& plan,
+                    int64_t sequences) {
   StepLoad load = Sequences(workload, plan);
-  load.output_rows = static_cast<double>(load.rank_sequences);
-  if (workload.phase == Phase::kSteadyState) {
-    load.prompt_tokens = static_cast<double>(load.rank_sequences) *
-                         static_cast<double>(workload.input_tokens) /
-                         static_cast<double>(workload.output_tokens);
-  }
+  load.rank_sequences = sequences;
+  load.output_rows = static_cast<double>(sequences);
   Spread(plan, load);
   return load;
 }
 
 StepLoad AdmissionLoad(const Workload& workload, const Plan& plan,
-                       int64_t chunk) {
-  StepLoad load = DecodeLoad(workload, plan);
-  const double others = load.rank_tokens;
-  load.prompt_tokens += static_cast<double>(chunk);
-  load.output_rows += 1;
+                       int64_t sequences, double prompt_tokens,
+                       double other_tokens) {
+  StepLoad load = DecodeLoad(workload, plan, sequences);
+  load.prompt_tokens = prompt_tokens;
+  // The last token of each prompt that ends here.
+  load.output_rows +=
+      std::ceil(prompt_tokens / static_cast<double>(workload.input_tokens));
   Spread(plan, load);
-  // The other ranks go on as they were.
-  load.stage_tokens = load.rank_tokens + others * (plan.attention_dp - 1);
+  load.stage_tokens = load.rank_tokens + other_tokens;
   return load;
 }
 
@@ -84,6 +86,11 @@ StepLoad PromptLoad(const Workload& workload, const Plan& plan, double tokens) {
       std::ceil(tokens / static_cast<double>(workload.input_tokens));
   load.prompts_only = true;
   Spread(plan, load);
+  // Prompts are not padded: of its sequences the fullest rank has the rounded
+  // up part.
+  load.stage_tokens = tokens * static_cast<double>(load.replica_sequences) /
+                      static_cast<double>(CeilDivide(load.replica_sequences,
+                                                     plan.attention_dp));
   return load;
 }
 

@@ -26,15 +26,21 @@ struct StepLoad {
   bool prompts_only = false;
 };
 
-// A step in which every sequence decodes one token; in kSteadyState each also
-// brings its share of prompt tokens (input / output).
+// A step in which every sequence decodes one token.
 StepLoad DecodeLoad(const Workload& workload, const Plan& plan);
 
-// The same step with one more prompt of `chunk` tokens on one rank.
-StepLoad AdmissionLoad(const Workload& workload, const Plan& plan,
-                       int64_t chunk);
+// The same where of a rank's sequences in a micro-batch only `sequences` do.
+StepLoad DecodeLoad(const Workload& workload, const Plan& plan,
+                    int64_t sequences);
 
-// A step of prompts only: `tokens` on the fullest rank.
+// A step in which the fullest rank decodes `sequences` and works on
+// `prompt_tokens` of prompts; the other ranks together have `other_tokens`.
+StepLoad AdmissionLoad(const Workload& workload, const Plan& plan,
+                       int64_t sequences, double prompt_tokens,
+                       double other_tokens);
+
+// A step of prompts only: `tokens` on the fullest rank, on the others in
+// proportion to their sequences.
 StepLoad PromptLoad(const Workload& workload, const Plan& plan, double tokens);
 
 // KV length of a sequence in mid-answer, and at its end.

@@ -462,7 +462,7 @@ StepPrice Pricer::Price(const Bound& bound, const StepLoad& load,
                 variances.head * square(times_waited.head) +
                 variances.boundary * square(times_waited.boundary));
   result.seconds = pipeline.seconds + bound.host_seconds;
-  result.slowest_stage_seconds = pipeline.slowest_stage;
+  result.slowest_stage_seconds = pipeline.slowest_stage + bound.host_seconds;
   result.through_seconds = pipeline.through + bound.host_seconds;
   return result;
 }

@@ -26,7 +26,8 @@ struct StepPrice {
   double sigma_seconds = 0;
   Standing standing = Standing::kMeasured;
   bool upper_bound = false;  // some of it is
-  // The slowest stage and the way through all, for pipelines filled once.
+  // The slowest stage and the way through all, for pipelines filled once, with
+  // the host's time; both are `seconds` without a pipeline.
   double slowest_stage_seconds = 0;
   double through_seconds = 0;
 };

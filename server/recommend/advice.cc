@@ -14,6 +14,7 @@
 #include "server/base/status_macros.h"
 #include "server/model/load.h"
 #include "server/model/pricer.h"
+#include "server/model/steady_state.h"
 #include "server/recommend/confidence.h"
 #include "server/recommend/enumerate.h"
 #include "server/recommend/placement.h"
@@ -55,7 +56,7 @@ struct Replica {
   const Engine* engine;
   Recipe recipe;
   std::shared_ptr<const Pricer::Bound> bound;
-  std::vector<std::pair<int64_t, StepPrice>> prices;  // by its sequences
+  std::vector<std::pair<int64_t, SteadyPrice>> prices;  // by its sequences
 };
 
 struct Candidate {
@@ -170,15 +171,7 @@ class Advisor {
                       .output_tokens_per_second = outcome.tokens_per_second,
                       .memory = Memory(candidate, concurrency),
                       .basis = outcome.price.standing};
-    if (!advice.ttft_seconds.has_value()) {
-      advice.ttft_seconds = TimeToFirstToken(candidate, workload);
-    }
-    if (question_.explain) {
-      advice.terms = pricer_
-                         .Explain(*candidate.replica->bound,
-                                  Load(candidate, workload), StepLaunch())
-                         .terms;
-    }
+    if (question_.explain) advice.terms = Terms(candidate, workload);
     const double spread = kDeviate90 * RelativeSigma(outcome);
     if (!outcome.price.upper_bound) {
       advice.tpot_low_seconds =
@@ -361,9 +354,21 @@ class Advisor {
            workload.input_tokens;
   }
 
-  StepLoad Load(const Candidate& candidate, const Workload& workload) const {
-    if (workload.phase != Phase::kPrefill) {
-      return DecodeLoad(workload, candidate.plan);
+  static SteadyState Steady(const Candidate& candidate,
+                            const Workload& workload) {
+    return ComputeSteadyState(workload, candidate.plan,
+                              candidate.replica->recipe);
+  }
+
+  // Of the step that terms are told of: in steady state one without prompts.
+  static StepLoad Load(const Candidate& candidate, const Workload& workload) {
+    switch (workload.phase) {
+      case Phase::kSteadyState:
+        return Steady(candidate, workload).decode;
+      case Phase::kDecode:
+        return DecodeLoad(workload, candidate.plan);
+      case Phase::kPrefill:
+        break;
     }
     const int64_t tokens = RankPromptTokens(candidate.plan, workload);
     return PromptLoad(workload, candidate.plan,
@@ -371,22 +376,28 @@ class Advisor {
                           tokens, candidate.replica->recipe.chunk_tokens)));
   }
 
-  // A prompt admitted while all others decode. nullopt: not asked for, or not
-  // answerable.
-  std::optional<double> TimeToFirstToken(const Candidate& candidate,
-                                         const Workload& workload) {
-    if (workload.phase != Phase::kSteadyState ||
-        question_.scope != CostScope::kStep) {
-      return std::nullopt;
-    }
-    const int64_t chunk =
-        std::min(workload.input_tokens, candidate.replica->recipe.chunk_tokens);
-    const double chunks = Chunks(workload.input_tokens, chunk);
-    const StepPrice price = pricer_.Price(
-        *candidate.replica->bound,
-        AdmissionLoad(workload, candidate.plan, chunk), Launch::kEager);
-    if (!price.answerable) return std::nullopt;
-    return price.through_seconds + (chunks - 1) * price.slowest_stage_seconds;
+  std::vector<Term> Terms(const Candidate& candidate,
+                          const Workload& workload) {
+    const Pricer::Bound& bound = *candidate.replica->bound;
+    std::vector<Term> terms =
+        pricer_.Explain(bound, Load(candidate, workload), StepLaunch()).terms;
+    const double seconds = Price(candidate, workload).prompts_seconds;
+    if (seconds <= 0) return terms;
+    const SteadyState state = Steady(candidate, workload);
+    const StepPrice admission =
+        pricer_.Price(bound, state.admission, Launch::kEager);
+    terms.push_back(
+        {.name = "prompts of other sequences",
+         .seconds = seconds,
+         .count = state.admissions_per_token,
+         .standing = admission.standing,
+         .source = "steps with prompts",
+         .size = state.admission.prompt_tokens,
+         .relative_sigma = admission.sigma_seconds / admission.seconds,
+         .upper_bound = admission.upper_bound,
+         .note = state.mixed ? "what they add to a decode step"
+                             : "between two decode steps"});
+    return terms;
   }
 
   MemoryUse Memory(const Candidate& candidate, int64_t concurrency) const {
@@ -401,46 +412,65 @@ class Advisor {
 
   // The step of one replica; the same for all plans that differ in replicas
   // only and give each as many sequences.
-  const StepPrice& Price(const Candidate& candidate, const Workload& workload) {
+  const SteadyPrice& Price(const Candidate& candidate,
+                           const Workload& workload) {
     Replica& replica = *candidate.replica;
     const int64_t sequences =
         CeilDivide(workload.concurrency, candidate.plan.replicas);
     for (const auto& [known, price] : replica.prices) {
       if (known == sequences) return price;
     }
-    replica.prices.emplace_back(
-        sequences,
-        pricer_.Price(*replica.bound, Load(candidate, workload), StepLaunch()));
-    return replica.prices.back().second;
+    SteadyPrice price;
+    if (workload.phase == Phase::kSteadyState) {
+      const SteadyState state = Steady(candidate, workload);
+      price = PriceSteadyState(
+          state, pricer_.Price(*replica.bound, state.decode, StepLaunch()),
+          pricer_.Price(*replica.bound, state.admission, Launch::kEager));
+    } else {
+      price.token = pricer_.Price(*replica.bound, Load(candidate, workload),
+                                  StepLaunch());
+    }
+    return replica.prices.emplace_back(sequences, price).second;
   }
 
   Outcome Evaluate(const Candidate& candidate, int64_t concurrency) {
     const Workload workload = At(concurrency);
-    Outcome outcome{.candidate = &candidate,
-                    .price = Price(candidate, workload)};
+    const SteadyPrice& price = Price(candidate, workload);
+    Outcome outcome{.candidate = &candidate, .price = price.token};
     outcome.answerable = outcome.price.answerable;
     if (!outcome.answerable) return outcome;
+    // All sequences together give `tokens` in `seconds`.
     double tokens = static_cast<double>(concurrency);
     double seconds = outcome.price.seconds;
-    if (workload.phase == Phase::kPrefill) {
-      const double steps = Chunks(RankPromptTokens(candidate.plan, workload),
-                                  candidate.replica->recipe.chunk_tokens);
-      seconds = outcome.price.through_seconds +
-                (steps - 1) * outcome.price.slowest_stage_seconds;
-      tokens *= static_cast<double>(workload.input_tokens);
-      outcome.ttft_seconds = seconds;
-    } else {
-      outcome.tpot_seconds = seconds;
+    switch (workload.phase) {
+      case Phase::kSteadyState:
+        outcome.tpot_seconds = seconds;
+        if (question_.scope == CostScope::kStep) {
+          outcome.ttft_seconds = price.ttft_seconds;
+        }
+        tokens *= static_cast<double>(workload.output_tokens);
+        seconds = price.sequence_seconds;
+        break;
+      case Phase::kDecode:
+        outcome.tpot_seconds = seconds;
+        break;
+      case Phase::kPrefill: {
+        const double steps = Chunks(RankPromptTokens(candidate.plan, workload),
+                                    candidate.replica->recipe.chunk_tokens);
+        seconds = outcome.price.through_seconds +
+                  (steps - 1) * outcome.price.slowest_stage_seconds;
+        tokens *= static_cast<double>(workload.input_tokens);
+        outcome.ttft_seconds = seconds;
+        break;
+      }
     }
     // Where only communication counts and a plan has none, no rate follows.
     outcome.tokens_per_second = seconds > 0 ? tokens / seconds : 0;
+    const double latency =
+        workload.phase == Phase::kPrefill ? seconds : outcome.tpot_seconds;
     outcome.cost =
-        question_.objective == Objective::kLatency ? seconds : seconds / tokens;
+        question_.objective == Objective::kLatency ? latency : seconds / tokens;
     const Limits& limits = question_.limits;
-    if (std::isfinite(limits.max_ttft_seconds) &&
-        !outcome.ttft_seconds.has_value()) {
-      outcome.ttft_seconds = TimeToFirstToken(candidate, workload);
-    }
     outcome.misses = outcome.tpot_seconds > limits.max_tpot_seconds ||
                      MissesTtft(outcome.ttft_seconds);
     return outcome;
@@ -572,10 +602,19 @@ class Advisor {
 
   std::vector<std::string> Missing(const Candidate& candidate,
                                    int64_t concurrency) {
-    return pricer_
-        .Explain(*candidate.replica->bound, Load(candidate, At(concurrency)),
-                 StepLaunch())
-        .missing;
+    const Workload workload = At(concurrency);
+    const Pricer::Bound& bound = *candidate.replica->bound;
+    std::vector<std::string> missing =
+        pricer_.Explain(bound, Load(candidate, workload), StepLaunch()).missing;
+    if (workload.phase != Phase::kSteadyState) return missing;
+    const StepLoad admission = Steady(candidate, workload).admission;
+    for (std::string& one :
+         pricer_.Explain(bound, admission, Launch::kEager).missing) {
+      if (std::find(missing.begin(), missing.end(), one) == missing.end()) {
+        missing.push_back(std::move(one));
+      }
+    }
+    return missing;
   }
 
   void AddMisses(PlanAdvice& advice) const {
@@ -591,7 +630,7 @@ class Advisor {
               ? absl::StrFormat("TTFT %.1f ms is over the limit of %.1f ms",
                                 *advice.ttft_seconds * 1e3,
                                 limits.max_ttft_seconds * 1e3)
-              : "TTFT cannot be answered from this profile");
+              : "TTFT cannot be told from communication alone");
     }
     if (!advice.memory.fits) {
       advice.misses.push_back(

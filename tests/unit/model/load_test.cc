@@ -32,27 +32,31 @@ TEST(DecodeLoad, SplitsAReplicaIntoAsManyMicroBatchesAsItCan) {
   EXPECT_EQ(DecodeLoad(workload, plan).rank_sequences, 1);
 }
 
-TEST(DecodeLoad, CarriesPromptTokensInSteadyState) {
+TEST(DecodeLoad, CanLeaveSequencesOut) {
   const Workload workload{
       .concurrency = 8, .input_tokens = 3000, .output_tokens = 1000};
-  const StepLoad load = DecodeLoad(workload, {.attention_tp = 8});
-  EXPECT_EQ(load.rank_sequences, 8);
-  EXPECT_EQ(load.prompt_tokens, 24);
-  EXPECT_EQ(load.rank_tokens, 32);
-  EXPECT_EQ(load.output_rows, 8);
+  const StepLoad load =
+      DecodeLoad(workload, {.attention_dp = 2, .attention_tp = 2}, 3);
+  EXPECT_EQ(load.replica_sequences, 8);
+  EXPECT_EQ(load.rank_sequences, 3);
+  EXPECT_EQ(load.prompt_tokens, 0);
+  EXPECT_EQ(load.rank_tokens, 3);
+  EXPECT_EQ(load.stage_tokens, 6);
+  EXPECT_EQ(load.output_rows, 3);
   EXPECT_EQ(load.context_tokens, 3500);
   EXPECT_EQ(load.prompt_context, 1500);
 }
 
-TEST(AdmissionLoad, AddsAPromptToOneRankOnly) {
+TEST(AdmissionLoad, HasPromptsBesideWhatDecodes) {
   const Workload workload{
       .concurrency = 8, .input_tokens = 1000, .output_tokens = 1000};
   const Plan plan{.attention_dp = 4};
-  const StepLoad load = AdmissionLoad(workload, plan, 500);
+  const StepLoad load = AdmissionLoad(workload, plan, 2, 1500, 30);
   EXPECT_EQ(load.rank_sequences, 2);
-  EXPECT_EQ(load.rank_tokens, 2 + 2 + 500);
-  EXPECT_EQ(load.stage_tokens, 504 + 3 * 4);
-  EXPECT_EQ(load.output_rows, 3);
+  EXPECT_EQ(load.prompt_tokens, 1500);
+  EXPECT_EQ(load.rank_tokens, 1502);
+  EXPECT_EQ(load.stage_tokens, 1502 + 30);
+  EXPECT_EQ(load.output_rows, 2 + 2);
 }
 
 TEST(PromptLoad, HasNothingToDecode) {
@@ -66,6 +70,17 @@ TEST(PromptLoad, HasNothingToDecode) {
   EXPECT_EQ(load.rank_tokens, 2500);
   EXPECT_EQ(load.slice_tokens, 625);
   EXPECT_EQ(load.output_rows, 3);
+}
+
+TEST(PromptLoad, IsNotPaddedToTheFullestRank) {
+  Workload workload{
+      .concurrency = 1, .phase = Phase::kPrefill, .input_tokens = 1000};
+  const Plan plan{.attention_dp = 4};
+  EXPECT_EQ(PromptLoad(workload, plan, 1000).stage_tokens, 1000);
+  workload.concurrency = 6;
+  EXPECT_EQ(PromptLoad(workload, plan, 2000).stage_tokens, 6000);
+  workload.concurrency = 8;
+  EXPECT_EQ(PromptLoad(workload, plan, 2000).stage_tokens, 8000);
 }
 
 TEST(Context, IsOfMidAnswerOrAsGiven) {

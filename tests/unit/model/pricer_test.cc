@@ -168,21 +168,29 @@ TEST(Pricer, OfCommunicationAloneNeedsAndCountsNothingElse) {
             0);
 }
 
-TEST(Pricer, CarriesPromptTokensInSteadyState) {
+// A step of Llama-3.1-8B on one GPU.
+ExplainedPrice ExplainOnOne(const Profile& profile, const StepLoad& load) {
+  const Recipe recipe = GetEngine(EngineId::kReference)
+                            .MakeRecipe(Preset("Llama-3.1-8B"), {},
+                                        profile.fingerprint(), Gpus({}));
+  Pricer pricer(profile, CostScope::kStep, 0);
+  const auto bound = pricer.Bind(recipe);
+  return pricer.Explain(*bound, load, Launch::kGraph);
+}
+
+TEST(Pricer, CarriesPromptTokensBesideWhatDecodes) {
   const auto profile = SyntheticProfile();
-  const ModelShape& model = Preset("Llama-3.1-8B");
-  const Workload steady{
-      .concurrency = 16, .input_tokens = 2048, .output_tokens = 256};
-  Workload decode = steady;
-  decode.phase = Phase::kDecode;
+  const Workload workload{.input_tokens = 2048};
   const ExplainedPrice with =
-      Explain(*profile, model, "TP1", {.workload = steady});
+      ExplainOnOne(*profile, AdmissionLoad(workload, {}, 16, 128, 0));
   const ExplainedPrice without =
-      Explain(*profile, model, "TP1", {.workload = decode});
-  EXPECT_EQ(FindTerm(with, "gate and up projection")->size, 16 + 16 * 8);
+      ExplainOnOne(*profile, DecodeLoad(workload, {}, 16));
+  EXPECT_EQ(FindTerm(with, "gate and up projection")->size, 16 + 128);
   EXPECT_EQ(FindTerm(without, "gate and up projection")->size, 16);
-  EXPECT_EQ(FindTerm(with, "attention of prompts")->size, 16 * 8);
+  EXPECT_EQ(FindTerm(with, "attention of prompts")->size, 128);
   EXPECT_EQ(FindTerm(without, "attention of prompts"), nullptr);
+  EXPECT_EQ(FindTerm(with, "attention")->seconds,
+            FindTerm(without, "attention")->seconds);
   EXPECT_GT(with.price.seconds, without.price.seconds);
 }
 
@@ -309,10 +317,11 @@ TEST(Pricer, ReadsMeasuredAttentionFromItsTable) {
     measurement.statistics.median_seconds = 77e-6;
   }
   const auto profile = BuildOrDie(std::move(data));
-  const ExplainedPrice price = Explain(
-      *profile, Preset("Llama-3.1-8B"), "TP1",
-      {.workload = {
-           .concurrency = 16, .input_tokens = 1024, .output_tokens = 128}});
+  const ExplainedPrice price = ExplainOnOne(
+      *profile,
+      AdmissionLoad(
+          {.concurrency = 16, .input_tokens = 1024, .output_tokens = 1024}, {},
+          16, 128, 0));
   const Term* decode = FindTerm(price, "attention");
   ASSERT_NE(decode, nullptr);
   EXPECT_EQ(decode->source, "attention");
@@ -505,7 +514,7 @@ Step RandomStep(std::mt19937& random, const Profile& profile) {
         step.load = DecodeLoad(workload, step.plan);
         break;
       case 1:
-        step.load = AdmissionLoad(workload, step.plan, 2048);
+        step.load = AdmissionLoad(workload, step.plan, 16, 2048, 16);
         break;
       case 2:
         step.load = PromptLoad(workload, step.plan, 4096);
@@ -610,7 +619,7 @@ TEST(Pricer, AnswersEachStepAsAPricerOfItsOwnWould) {
     Workload workload = base;
     workload.concurrency = RandomBetween(random, 1, 512);
     const bool admission = RandomBetween(random, 0, 2) == 0;
-    const StepLoad load = admission ? AdmissionLoad(workload, plan, 700)
+    const StepLoad load = admission ? AdmissionLoad(workload, plan, 5, 700, 6)
                                     : DecodeLoad(workload, plan);
     const Launch launch = admission ? Launch::kEager : Launch::kGraph;
     Pricer alone(*profile, CostScope::kStep, 0);

@@ -224,24 +224,73 @@ TEST(Recommend, StillRanksWhereEveryPlanMisses) {
   }
 }
 
-TEST(Recommend, DoesNotPassATimeThatItCannotTell) {
+TEST(Recommend, NamesWhatPromptsLackOnlyWhereTheyAreAskedFor) {
   // Decoding is measured, but no product of a prompt's many rows.
   SyntheticNode node;
   node.keep = [](const MeasurementKey& key) {
     const auto* gemm = std::get_if<GemmKey>(&key);
     return gemm == nullptr || gemm->m <= 64;
   };
+  const auto profile = SyntheticProfile(node);
   Question question = Asked(1);
+  EXPECT_THAT(Ask("Llama-3.1-8B", question, *profile).plans, Not(IsEmpty()));
   question.workload.phase = Phase::kSteadyState;
   question.workload.context_tokens = 0;
   question.workload.input_tokens = 4096;
-  question.workload.output_tokens = 4096;
+  const auto advice =
+      Recommend(**FindPreset("Llama-3.1-8B"), question, *profile);
+  EXPECT_EQ(advice.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(advice.status().message(),
+              HasSubstr("not measured: gemm/bf16/m4096n6144k4096"));
+}
+
+TEST(Recommend, DoesNotPassATimeThatItCannotTell) {
+  Question question = Asked(8);
+  question.workload.phase = Phase::kSteadyState;
+  question.workload.context_tokens = 0;
+  question.scope = CostScope::kCommunication;
   question.limits.max_ttft_seconds = 1;
-  const Advice advice = Ask("Llama-3.1-8B", question, *SyntheticProfile(node));
+  const Advice advice = Ask("Llama-3.1-8B", question, *SyntheticProfile());
   ASSERT_THAT(advice.plans, Not(IsEmpty()));
   EXPECT_FALSE(advice.plans[0].ttft_seconds.has_value());
   EXPECT_THAT(advice.plans[0].misses,
-              ElementsAre("TTFT cannot be answered from this profile"));
+              ElementsAre("TTFT cannot be told from communication alone"));
+}
+
+TEST(Recommend, ChargesOnlyThePromptsOfOthersToATokenOfASequence) {
+  const auto profile = SyntheticProfile();
+  const auto first = [&](int64_t concurrency, Phase phase) {
+    Question question = Asked(concurrency);
+    question.workload.phase = phase;
+    question.workload.context_tokens = phase == Phase::kDecode ? 1536 : 0;
+    question.gpus.count = 1;
+    return Ask("Llama-3.1-8B", question, *profile).plans[0];
+  };
+  const auto prompts = [](const PlanAdvice& plan) {
+    const auto term =
+        std::find_if(plan.terms.begin(), plan.terms.end(), [](const Term& one) {
+          return one.name == "prompts of other sequences";
+        });
+    return term == plan.terms.end() ? nullptr : &*term;
+  };
+  // Alone, a sequence decodes as if there were no prompts.
+  const PlanAdvice alone = first(1, Phase::kSteadyState);
+  EXPECT_EQ(alone.tpot_seconds, first(1, Phase::kDecode).tpot_seconds);
+  EXPECT_EQ(prompts(alone), nullptr);
+  EXPECT_EQ(alone.ttft_seconds, first(1, Phase::kPrefill).ttft_seconds);
+  // Its rate counts the time to the first token as well.
+  EXPECT_NEAR(alone.output_tokens_per_second,
+              1024 / (*alone.ttft_seconds + 1023 * alone.tpot_seconds), 1e-6);
+
+  const PlanAdvice among = first(64, Phase::kSteadyState);
+  const Term* term = prompts(among);
+  ASSERT_NE(term, nullptr);
+  EXPECT_NEAR(term->seconds,
+              among.tpot_seconds - first(64, Phase::kDecode).tpot_seconds,
+              1e-12);
+  // 63 prompts of 1024 tokens in 1024 steps, a few of them together.
+  EXPECT_NEAR(term->count * term->size, 63, 1);
+  EXPECT_GT(term->size, 1024);
 }
 
 TEST(Recommend, PredictsTimeToFirstTokenByChunks) {
