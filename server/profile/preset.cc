@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/base/argument.h"
+#include "server/base/nearest.h"
 #include "server/profile/model_file.h"
 #include "server/profile/preset_data.h"
 
@@ -21,8 +22,6 @@ namespace {
 
 // Names offered where none fits: a line, not a page.
 constexpr size_t kSuggestions = 4;
-// More of a name than any preset has; bounds the work on a hostile one.
-constexpr size_t kComparedBytes = 64;
 
 std::vector<ModelShape> LoadPresets() {
   std::vector<ModelShape> shapes;
@@ -43,29 +42,6 @@ std::vector<ModelShape> LoadPresets() {
   return shapes;
 }
 
-// Insertions, deletions and replacements between two names; text added at the
-// end of `asked` or missing there costs least, as in "Llama-3.1" or
-// "gpt-oss-120b-mxfp4".
-int Distance(absl::string_view asked, absl::string_view name) {
-  constexpr int kEdit = 4, kTail = 1;
-  std::vector<int> row(name.size() + 1);
-  for (size_t j = 0; j <= name.size(); ++j) {
-    row[j] = static_cast<int>(j) * (asked.empty() ? kTail : kEdit);
-  }
-  for (size_t i = 1; i <= asked.size(); ++i) {
-    int diagonal = row[0];
-    row[0] += kEdit;
-    for (size_t j = 1; j <= name.size(); ++j) {
-      const int replaced = diagonal + (asked[i - 1] == name[j - 1] ? 0 : kEdit);
-      const int added = row[j] + (j == name.size() ? kTail : kEdit);
-      const int missing = row[j - 1] + (i == asked.size() ? kTail : kEdit);
-      diagonal = row[j];
-      row[j] = std::min({replaced, added, missing});
-    }
-  }
-  return row[name.size()];
-}
-
 }  // namespace
 
 absl::Span<const ModelShape> Presets() {
@@ -77,22 +53,11 @@ absl::StatusOr<const ModelShape*> FindPreset(absl::string_view name) {
   for (const ModelShape& shape : Presets()) {
     if (absl::EqualsIgnoreCase(name, shape.name)) return &shape;
   }
-  const std::string asked =
-      absl::AsciiStrToLower(name.substr(0, kComparedBytes));
-  std::vector<std::pair<int, std::string>> near;
-  for (const ModelShape& shape : Presets()) {
-    near.emplace_back(Distance(asked, absl::AsciiStrToLower(shape.name)),
-                      shape.name);
-  }
-  std::stable_sort(near.begin(), near.end(), [](const auto& a, const auto& b) {
-    return a.first < b.first;
-  });
-  near.resize(std::min(near.size(), kSuggestions));
+  std::vector<std::string> names;
+  for (const ModelShape& shape : Presets()) names.push_back(shape.name);
   return absl::NotFoundError(absl::StrCat(
       "no preset ", Quoted(name), "; nearest: ",
-      absl::StrJoin(near, ", ", [](std::string* out, const auto& entry) {
-        out->append(entry.second);
-      })));
+      absl::StrJoin(NearestNames(name, names, kSuggestions), ", ")));
 }
 
 }  // namespace fabricwise
