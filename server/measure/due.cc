@@ -66,6 +66,12 @@ DueClock::DueClock(const DuePolicy& policy, uint64_t seed, absl::Duration now)
       next_full_(now),
       accrued_at_(now) {}
 
+void DueClock::SetPolicy(const DuePolicy& policy) {
+  next_quick_ += policy.quick_interval - policy_.quick_interval;
+  next_full_ += policy.full_interval - policy_.full_interval;
+  policy_ = policy;
+}
+
 DueClock::Decision DueClock::Decide(absl::Duration now) const {
   if (now < backoff_until_) {
     return {.skip = SkipReason::kBackOff,

@@ -66,6 +66,9 @@ class DueClock {
   // `seed` decides the jitter. Begins at `now` with an unknown node.
   DueClock(const DuePolicy& policy, uint64_t seed, absl::Duration now);
 
+  // From now on; times that are set already move with the intervals.
+  void SetPolicy(const DuePolicy& policy);
+
   struct Decision {
     std::optional<RunKind> run;                        // absent: wait
     DueReason due = DueReason::kInterval;              // with `run`
@@ -104,7 +107,7 @@ class DueClock {
   void OnFailure(absl::Duration now);
   absl::Duration Jittered(absl::Duration interval);
 
-  const DuePolicy policy_;
+  DuePolicy policy_;
   uint64_t random_;
   std::string fingerprint_id_;  // empty: not known
   int gpu_count_ = 0;

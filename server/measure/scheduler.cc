@@ -90,6 +90,19 @@ void Scheduler::OnDrift() {
   wake_.notify_all();
 }
 
+void Scheduler::SetPolicy(const DuePolicy& policy) {
+  {
+    std::lock_guard lock(mutex_);
+    policy_ = policy;
+  }
+  wake_.notify_all();
+}
+
+absl::Duration Scheduler::BusyTime() const {
+  std::lock_guard lock(mutex_);
+  return step_began_ ? steady_time_() - *step_began_ : absl::ZeroDuration();
+}
+
 std::optional<NodeProbe> Scheduler::LastProbe() const {
   std::lock_guard lock(mutex_);
   return last_probe_;
@@ -107,7 +120,8 @@ void Scheduler::Loop() {
     if (stopping_) return;
     wake_.wait_for(lock, absl::ToChronoNanoseconds(wait),
                    [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-                     return stopping_ || drifted_ || waiting_.has_value();
+                     return stopping_ || drifted_ || waiting_.has_value() ||
+                            policy_.has_value();
                    });
     if (stopping_) return;
   }
@@ -121,7 +135,10 @@ absl::Duration Scheduler::Step() {
     if (stopping_) return absl::ZeroDuration();
     job.swap(waiting_);
     std::swap(drifted, drifted_);
+    if (policy_) due_.SetPolicy(*policy_);
+    policy_.reset();
     busy_ = true;
+    step_began_ = steady_time_();
     current_ = std::stop_source();
   }
   if (drifted) due_.OnDrift(steady_time_());
@@ -135,6 +152,7 @@ absl::Duration Scheduler::Step() {
   }
   std::lock_guard lock(mutex_);
   busy_ = false;
+  step_began_.reset();
   return wait;
 }
 

@@ -111,6 +111,13 @@ class Scheduler {
   // scheduled, one like it is made soon. Returns at once.
   void OnDrift();
 
+  // When to measure, from now on.
+  void SetPolicy(const DuePolicy& policy);
+
+  // How long the thread has been at what it does; zero while it waits. Its
+  // workers' limits bound that.
+  absl::Duration BusyTime() const;
+
   // The last look at the node; nullopt: none yet.
   std::optional<NodeProbe> LastProbe() const;
   SchedulerCounts Counts() const;
@@ -153,6 +160,8 @@ class Scheduler {
   bool busy_ ABSL_GUARDED_BY(mutex_) = false;  // a run is under way
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool drifted_ ABSL_GUARDED_BY(mutex_) = false;  // since the last step
+  std::optional<DuePolicy> policy_ ABSL_GUARDED_BY(mutex_);  // to be taken over
+  std::optional<absl::Duration> step_began_ ABSL_GUARDED_BY(mutex_);
   std::optional<NodeProbe> last_probe_ ABSL_GUARDED_BY(mutex_);
   SchedulerCounts counts_ ABSL_GUARDED_BY(mutex_);
   // Of whatever is under way.

@@ -184,6 +184,18 @@ TEST_F(DueTest, ANodeThatFlapsIsHeldToTheBudget) {
   EXPECT_EQ(Decide().skip, SkipReason::kOverBudget);
 }
 
+TEST_F(DueTest, ANewPolicyMovesWhatIsSetAlready) {
+  Look(absl::Hours(1), absl::Hours(1));
+  const absl::Duration before = Decide().look_again;
+  DuePolicy policy = policy_;
+  policy.quick_interval -= absl::Hours(2);
+  due_.SetPolicy(policy);
+  EXPECT_EQ(Decide().look_again, before - absl::Hours(2));
+  policy.quick_interval = absl::Hours(1) - absl::Hours(1) * 0.5;
+  due_.SetPolicy(policy);
+  EXPECT_EQ(Decide().run, RunKind::kQuick);
+}
+
 TEST_F(DueTest, AChoiceOfKeysLeavesTheRestAsOldAsItIs) {
   Look(absl::Hours(100), absl::Hours(1));
   Kept(RunKind::kProbe, absl::ZeroDuration());

@@ -162,6 +162,34 @@ TEST_F(SchedulerTest, BacksOffWhileTheWorkerFails) {
   EXPECT_EQ(Runs(RunKind::kQuick, RunVerdict::kKept), 1);
 }
 
+TEST_F(SchedulerTest, ANewPolicyHoldsFromTheNextStepOn) {
+  scheduler_.Step();
+  scheduler_.Step();
+  const absl::Duration before = scheduler_.Step();
+  DuePolicy policy;
+  policy.quick_interval -= absl::Hours(1);
+  policy.full_interval -= absl::Hours(1);
+  scheduler_.SetPolicy(policy);
+  EXPECT_EQ(scheduler_.Step(), before - absl::Hours(1));
+}
+
+TEST_F(SchedulerTest, TellsHowLongItIsBusy) {
+  EXPECT_EQ(scheduler_.BusyTime(), absl::ZeroDuration());
+  std::optional<absl::Duration> seen;
+  EXPECT_TRUE(scheduler_
+                  .Submit({.kind = RunKind::kProbe}, {},
+                          {.on_progress = [](const RunProgress&) {},
+                           .on_end =
+                               [&](const RunResult&) {
+                                 Pass(absl::Minutes(3));
+                                 seen = scheduler_.BusyTime();
+                               }})
+                  .ok());
+  scheduler_.Step();
+  EXPECT_EQ(seen, absl::Minutes(3));
+  EXPECT_EQ(scheduler_.BusyTime(), absl::ZeroDuration());
+}
+
 TEST_F(SchedulerTest, AWallClockThatJumpsChangesNothing) {
   scheduler_.Step();
   scheduler_.Step();
