@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -13,11 +14,15 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "server/base/argument.h"
+#include "server/base/nearest.h"
 #include "server/base/status_macros.h"
 #include "server/daemon/read_file.h"
+#include "server/daemon/unix_socket.h"
 #include "server/daemon/version.h"
 #include "server/metrics/catalogue.h"
 
@@ -27,6 +32,9 @@ namespace {
 // Of a configuration file: far more than the options can need.
 constexpr size_t kMostConfigBytes = size_t{1} << 20;
 
+// Where flags stand, in messages.
+constexpr char kCommandLine[] = "command line";
+
 using Values = std::vector<std::string>;
 
 // One option, for the file, the flags, the help and --print-config alike.
@@ -35,13 +43,16 @@ struct Option {
   const char* placeholder;
   const char* help;
   bool repeated = false;  // else `values` holds exactly one
+  bool live = false;      // may change without a restart
   std::function<absl::Status(const Values& values, Config& config)> set;
   std::function<Values(const Config& config)> get;
 };
 
-// An option that is a whole number from `low` to `high`.
+// An option that is a whole number from `low` to `high`. `field` gives its
+// place in a Config.
+template <typename Field>
 Option Number(const char* name, const char* placeholder, const char* help,
-              int64_t low, int64_t high, int64_t Config::*field) {
+              int64_t low, int64_t high, Field field) {
   return {.name = name,
           .placeholder = placeholder,
           .help = help,
@@ -52,17 +63,18 @@ Option Number(const char* name, const char* placeholder, const char* help,
                                 absl::StrCat(low, " to ", high));
             }
             RETURN_IF_ERROR(CheckRange(name, value, low, high));
-            config.*field = value;
+            std::invoke(field, config) = value;
             return absl::OkStatus();
           },
           .get = [=](const Config& config) -> Values {
-            return {absl::StrCat(config.*field)};
+            return {absl::StrCat(std::invoke(field, config))};
           }};
 }
 
 // An option in seconds, a fraction allowed, from `low` to `high`.
+template <typename Field>
 Option Seconds(const char* name, const char* help, double low, double high,
-               absl::Duration Config::*field) {
+               Field field) {
   return {.name = name,
           .placeholder = "SECONDS",
           .help = help,
@@ -73,12 +85,78 @@ Option Seconds(const char* name, const char* help, double low, double high,
                                 absl::StrCat(low, " to ", high));
             }
             RETURN_IF_ERROR(CheckRange(name, seconds, low, high));
-            config.*field = absl::Seconds(seconds);
+            std::invoke(field, config) = absl::Seconds(seconds);
             return absl::OkStatus();
           },
           .get = [=](const Config& config) -> Values {
-            return {absl::StrCat(absl::ToDoubleSeconds(config.*field))};
+            return {absl::StrCat(
+                absl::ToDoubleSeconds(std::invoke(field, config)))};
           }};
+}
+
+// An option that is the path of a file; empty: none.
+template <typename Field>
+Option File(const char* name, const char* help, Field field) {
+  return {.name = name,
+          .placeholder = "FILE",
+          .help = help,
+          .set = [=](const Values& values, Config& config) -> absl::Status {
+            std::invoke(field, config) = values[0];
+            return absl::OkStatus();
+          },
+          .get = [=](const Config& config) -> Values {
+            return {std::invoke(field, config)};
+          }};
+}
+
+// An option that is a role.
+template <typename Field>
+Option RoleOption(const char* name, const char* help, Field field) {
+  return {.name = name,
+          .placeholder = "ROLE",
+          .help = help,
+          .live = true,
+          .set = [=](const Values& values, Config& config) -> absl::Status {
+            ASSIGN_OR_RETURN(std::invoke(field, config),
+                             ParseRole(name, values[0]));
+            return absl::OkStatus();
+          },
+          .get = [=](const Config& config) -> Values {
+            return {std::string(ToString(std::invoke(field, config)))};
+          }};
+}
+
+// An option that is any number of patterns of certificates' names.
+template <typename Field>
+Option Patterns(const char* name, const char* help, Field field) {
+  return {.name = name,
+          .placeholder = "NAME",
+          .help = help,
+          .repeated = true,
+          .live = true,
+          .set = [=](const Values& values, Config& config) -> absl::Status {
+            std::vector<CertificatePattern> patterns;
+            for (const std::string& value : values) {
+              ASSIGN_OR_RETURN(CertificatePattern pattern,
+                               ParseCertificatePattern(name, value));
+              patterns.push_back(std::move(pattern));
+            }
+            std::invoke(field, config) = std::move(patterns);
+            return absl::OkStatus();
+          },
+          .get =
+              [=](const Config& config) {
+                Values values;
+                for (const CertificatePattern& p : std::invoke(field, config)) {
+                  values.push_back(p.ToString());
+                }
+                return values;
+              }};
+}
+
+Option Live(Option option) {
+  option.live = true;
+  return option;
 }
 
 absl::Status SetListen(const Values& values, Config& config) {
@@ -86,12 +164,6 @@ absl::Status SetListen(const Values& values, Config& config) {
   for (const std::string& value : values) {
     ASSIGN_OR_RETURN(ListenAddress address,
                      ParseListenAddress("listen", value));
-    if (!address.is_local()) {
-      return NotAllowed("listen", Quoted(value),
-                        "unix:PATH, or a loopback address: 127.0.0.1:PORT, "
-                        "[::1]:PORT; others need TLS, which this version does "
-                        "not offer");
-    }
     for (const ListenAddress& other : addresses) {
       if (other.ToString() == address.ToString() &&
           (address.is_unix() || address.port != 0)) {
@@ -101,6 +173,32 @@ absl::Status SetListen(const Values& values, Config& config) {
     addresses.push_back(std::move(address));
   }
   config.listen = std::move(addresses);
+  return absl::OkStatus();
+}
+
+absl::Status SetSocketMode(const Values& values, Config& config) {
+  constexpr int kOctal = 8, kOwner = 0600, kAll = 0777;
+  const std::string& text = values[0];
+  int mode = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), mode, kOctal);
+  if (error != std::errc() || end != text.data() + text.size() ||
+      (mode & kOwner) != kOwner || (mode & ~kAll) != 0) {
+    return NotAllowed("socket-mode", Quoted(text),
+                      "permission bits in octal, 0600 to 0777, with the "
+                      "owner's to read and write");
+  }
+  config.socket_mode = mode;
+  return absl::OkStatus();
+}
+
+absl::Status SetSocketGroup(const Values& values, Config& config) {
+  const std::string& name = values[0];
+  if (!name.empty() && !FindGroup(name)) {
+    return NotAllowed("socket-group", Quoted(name),
+                      "a group of this machine, by name or number");
+  }
+  config.socket_group = name;
   return absl::OkStatus();
 }
 
@@ -135,8 +233,9 @@ const std::vector<Option>& Options() {
   static const auto& options = *new std::vector<Option>{
       {.name = "listen",
        .placeholder = "ADDRESS",
-       .help = "Answer gRPC here: unix:PATH (mode 0660), 127.0.0.1:PORT or "
-               "[::1]:PORT. May be given several times.",
+       .help = "Answer gRPC here: unix:PATH, IPV4:PORT or [IPV6]:PORT. What "
+               "other machines reach speaks TLS and needs tls-...; loopback "
+               "and UNIX sockets do not. May be given several times.",
        .repeated = true,
        .set = SetListen,
        .get =
@@ -147,6 +246,60 @@ const std::vector<Option>& Options() {
              }
              return values;
            }},
+      {.name = "socket-mode",
+       .placeholder = "MODE",
+       .help = "Permission bits of UNIX sockets, in octal: who may write may "
+               "connect.",
+       .set = SetSocketMode,
+       .get =
+           [](const Config& config) {
+             return Values{
+                 absl::StrCat("0", absl::StrFormat("%o", config.socket_mode))};
+           }},
+      {.name = "socket-group",
+       .placeholder = "GROUP",
+       .help = "Give UNIX sockets to this group, by name or number. Empty: "
+               "they keep the daemon's own.",
+       .set = SetSocketGroup,
+       .get = [](const Config& config) { return Values{config.socket_group}; }},
+      RoleOption(
+          "socket-role",
+          "What callers on UNIX sockets are: reader (advice, profiles) "
+          "or operator (that, and measure, diagnose, import).",
+          [](auto& c) -> auto& { return c.access.unix_role; }),
+      RoleOption(
+          "loopback-role",
+          "What callers on loopback addresses are: reader or operator. "
+          "Every user of this machine is one.",
+          [](auto& c) -> auto& { return c.access.loopback_role; }),
+      File(
+          "tls-cert",
+          "PEM file of the server's certificate, with those in between up to "
+          "its CA. Files for TLS are read again when they change.",
+          [](auto& c) -> auto& { return c.tls.certificate; }),
+      File(
+          "tls-key", "PEM file of its private key, without password.",
+          [](auto& c) -> auto& { return c.tls.key; }),
+      File(
+          "tls-client-ca",
+          "PEM file of the CA certificates that vouch for clients. A client "
+          "without a valid certificate of theirs is refused.",
+          [](auto& c) -> auto& { return c.tls.client_ca; }),
+      Seconds(
+          "tls-look-again-seconds",
+          "Look this often whether the files for TLS have changed.", 1,
+          kDaySeconds, [](auto& c) -> auto& { return c.tls.look_again; }),
+      Patterns(
+          "tls-reader",
+          "Certificates with this name are readers: dns:NAME, uri:URI or "
+          "cn:NAME; * stands for any part of it between dots in DNS "
+          "names, between slashes in URIs. May be given several times.",
+          [](auto& c) -> auto& { return c.access.readers; }),
+      Patterns(
+          "tls-operator",
+          "Certificates with this name are operators. May be given "
+          "several times.",
+          [](auto& c) -> auto& { return c.access.operators; }),
       {.name = "metrics-listen",
        .placeholder = "ADDRESS",
        .help = "Serve Prometheus metrics here, to all who reach it: IPV4:PORT, "
@@ -176,6 +329,7 @@ const std::vector<Option>& Options() {
       {.name = "log-level",
        .placeholder = "LEVEL",
        .help = "Log events from this level up: debug, info, warning, error.",
+       .live = true,
        .set = [](const Values& values, Config& config) -> absl::Status {
          ASSIGN_OR_RETURN(config.log_level,
                           ParseLogLevel("log-level", values[0]));
@@ -201,6 +355,26 @@ const std::vector<Option>& Options() {
              "Refuse requests longer than this. Profiles are imported in one "
              "request.",
              1024, 64 * kMebibyte, &Config::max_request_bytes),
+      Number("max-streams", "COUNT",
+             "Calls that one connection may have under way; more wait.", 1,
+             1 << 20, &Config::max_streams),
+      Seconds("max-connection-age-seconds",
+              "Have clients open a new connection this often; calls under way "
+              "go on. 0: never.",
+              0, 366 * kDaySeconds, &Config::max_connection_age),
+      Live(Seconds(
+          "max-call-seconds",
+          "Longest time for a call that its caller gave no deadline, "
+          "or a later one. Watches and runs of measurements have "
+          "none.",
+          0.001, kHourSeconds,
+          [](auto& c) -> auto& { return c.access.most_time; })),
+      Live(Number(
+          "operator-calls-per-minute", "COUNT",
+          "Calls that need an operator, of all callers together, as "
+          "many at once after a minute without; 0: no limit.",
+          0, 1'000'000,
+          [](auto& c) -> auto& { return c.access.operator_calls_per_minute; })),
       Number("cache-bytes", "BYTES",
              "Keep answers to be given again in at most so much memory; 0: "
              "none.",
@@ -209,9 +383,9 @@ const std::vector<Option>& Options() {
              "Threads for sweeps, imports and watches; short requests never "
              "wait for these.",
              1, 64, &Config::slow_threads),
-      Seconds("drain-seconds",
-              "When asked to stop, give the requests under way so long.", 0,
-              kHourSeconds, &Config::drain),
+      Live(Seconds("drain-seconds",
+                   "When asked to stop, give the requests under way so long.",
+                   0, kHourSeconds, &Config::drain)),
       {.name = "worker",
        .placeholder = "PATH",
        .help = "Measure with this program. auto: with the fabricwise-worker "
@@ -245,15 +419,16 @@ const std::vector<Option>& Options() {
                                ? kScheduled
                                : kOnRequest};
            }},
-      Seconds("quick-interval-seconds",
-              "Measure what is needed most this often.", 60, 366 * kDaySeconds,
-              &Config::quick_interval),
-      Seconds("full-interval-seconds", "Measure everything this often.", 60,
-              366 * kDaySeconds, &Config::full_interval),
+      Live(Seconds("quick-interval-seconds",
+                   "Measure what is needed most this often.", 60,
+                   366 * kDaySeconds, &Config::quick_interval)),
+      Live(Seconds("full-interval-seconds", "Measure everything this often.",
+                   60, 366 * kDaySeconds, &Config::full_interval)),
       {.name = "gpu-budget-ratio",
        .placeholder = "RATIO",
        .help = "Scheduled measuring takes at most this part of the GPU time "
                "that is idle.",
+       .live = true,
        .set = [](const Values& values, Config& config) -> absl::Status {
          double ratio = 0;
          if (!absl::SimpleAtod(values[0], &ratio)) {
@@ -279,10 +454,10 @@ const Option* FindOption(absl::string_view name) {
   return found == options.end() ? nullptr : &*found;
 }
 
-// Values by option, as one source gave them, and where.
+// Values by option, as one source gave them, and where each stands.
 struct Given {
   Values values;
-  std::string where;  // of the last
+  std::vector<std::string> places;
 };
 using Settings = std::map<const Option*, Given>;
 
@@ -291,16 +466,86 @@ absl::Status Locate(const absl::Status& status, absl::string_view where) {
                       absl::StrCat(where, ": ", status.message()));
 }
 
+absl::Status UnknownOption(absl::string_view name) {
+  Values names;
+  for (const Option& option : Options()) names.emplace_back(option.name);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "there is no option ", Quoted(name), "; nearest: ",
+      absl::StrJoin(NearestNames(name, names, 1), ""), "; --help lists all"));
+}
+
 absl::Status Apply(const Settings& settings, Config& config) {
+  // Of one option; far more than anybody listens on or names.
+  constexpr size_t kMostValues = 64;
   for (const auto& [option, given] : settings) {
-    if (!option->repeated && given.values.size() > 1) {
+    const size_t most = option->repeated ? kMostValues : 1;
+    if (given.values.size() > most) {
+      const absl::string_view allowed = option->repeated ? "64 times" : "once";
       return absl::InvalidArgumentError(absl::StrCat(
-          given.where, ": ", option->name, " is given twice; allowed: once"));
+          given.places[most], ": ", option->name, " is given ",
+          option->repeated ? "too often" : "twice", "; allowed: ", allowed));
     }
-    const absl::Status status = option->set(given.values, config);
-    if (!status.ok()) return Locate(status, given.where);
+    // One more at a time, so that an error is of the last.
+    for (size_t count = 1; count <= given.values.size(); ++count) {
+      const absl::Status status = option->set(
+          Values(given.values.begin(),
+                 given.values.begin() + static_cast<std::ptrdiff_t>(count)),
+          config);
+      if (!status.ok()) return Locate(status, given.places[count - 1]);
+    }
   }
   return absl::OkStatus();
+}
+
+// What no option can tell alone. `settings`: all that made `config`.
+absl::Status CheckTogether(const Config& config, const Settings& settings) {
+  // Where the value `index` of an option was given.
+  const auto place = [&](absl::string_view name, size_t index) -> std::string {
+    const auto found = settings.find(FindOption(name));
+    return found == settings.end() ? "default" : found->second.places[index];
+  };
+  const std::pair<const char*, const std::string*> files[] = {
+      {"tls-cert", &config.tls.certificate},
+      {"tls-key", &config.tls.key},
+      {"tls-client-ca", &config.tls.client_ca}};
+  const char* given = nullptr;
+  Values missing;
+  for (const auto& [name, path] : files) {
+    if (path->empty()) {
+      missing.emplace_back(name);
+    } else {
+      given = name;
+    }
+  }
+  if (given != nullptr && !missing.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        place(given, 0), ": ", given, " is given without ",
+        absl::StrJoin(missing, " and "), "; allowed: all three, or none"));
+  }
+  const auto remote =
+      std::find_if(config.listen.begin(), config.listen.end(),
+                   [](const ListenAddress& a) { return !a.is_local(); });
+  if (remote == config.listen.end()) {
+    if (given == nullptr) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        place(given, 0), ": ", given,
+        " is given, and no address to listen on speaks TLS; listen on one that "
+        "other machines reach (UNIX sockets and loopback speak none), or take "
+        "the files for TLS out"));
+  }
+  const char* remedy = nullptr;
+  if (given == nullptr) {
+    remedy = "for others give tls-cert, tls-key and tls-client-ca";
+  } else if (config.access.readers.empty() && config.access.operators.empty()) {
+    remedy = "for others name who may call, by tls-reader or tls-operator";
+  }
+  if (remedy == nullptr) return absl::OkStatus();
+  const auto index = static_cast<size_t>(remote - config.listen.begin());
+  return Locate(NotAllowed("listen", Quoted(remote->ToString()),
+                           absl::StrCat("unix:PATH, 127.0.0.1:PORT, "
+                                        "[::1]:PORT; ",
+                                        remedy)),
+                place("listen", index));
 }
 
 absl::StatusOr<Settings> ParseConfigText(const std::string& path,
@@ -325,19 +570,19 @@ absl::StatusOr<Settings> ParseConfigText(const std::string& path,
       value = value.substr(1, value.size() - 2);
     }
     const Option* const option = FindOption(name);
-    if (option == nullptr) {
-      const auto add_name = [](std::string* out, const Option& o) {
-        absl::StrAppend(out, o.name);
-      };
-      return Locate(NotAllowed("the option", Quoted(name),
-                               absl::StrJoin(Options(), ", ", add_name)),
-                    where);
-    }
+    if (option == nullptr) return Locate(UnknownOption(name), where);
     Given& given = settings[option];
     given.values.emplace_back(value);
-    given.where = where;
+    given.places.push_back(where);
   }
   return settings;
+}
+
+// As ParseConfigText reads it back: whole, spaces at its ends included.
+std::string WrittenValue(const std::string& value) {
+  const bool plain = absl::StripAsciiWhitespace(value).size() == value.size() &&
+                     (value.empty() || value.front() != '"');
+  return plain ? value : absl::StrCat("\"", value, "\"");
 }
 
 std::string FirstOf(std::initializer_list<std::string> paths) {
@@ -426,9 +671,18 @@ absl::StatusOr<CommandLine> ParseCommandLine(
     result.action = CommandLine::Action::kPrint;
     result.text = absl::StrCat(version.what(), "\n");
     return result;
+  } catch (const CLI::ExtrasError& error) {
+    for (const std::string& extra : app.remaining()) {
+      absl::string_view name = extra;
+      if (!absl::ConsumePrefix(&name, "--")) continue;
+      return Locate(UnknownOption(name.substr(0, name.find('='))),
+                    kCommandLine);
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat(kCommandLine, ": ", error.what()));
   } catch (const CLI::ParseError& error) {
     return absl::InvalidArgumentError(
-        absl::StrCat("command line: ", error.what()));
+        absl::StrCat(kCommandLine, ": ", error.what()));
   }
   if (print_metrics) {
     result.action = CommandLine::Action::kPrint;
@@ -441,19 +695,22 @@ absl::StatusOr<CommandLine> ParseCommandLine(
       std::filesystem::exists(default_config_file)) {
     config_file = default_config_file;
   }
+  Settings all;
   if (!config_file.empty()) {
     ASSIGN_OR_RETURN(const std::string text,
                      ReadFile(config_file, kMostConfigBytes));
-    ASSIGN_OR_RETURN(const Settings settings,
-                     ParseConfigText(config_file, text));
-    RETURN_IF_ERROR(Apply(settings, result.config));
+    ASSIGN_OR_RETURN(all, ParseConfigText(config_file, text));
+    RETURN_IF_ERROR(Apply(all, result.config));
   }
   Settings settings;
   for (auto& [option, values] : flags) {
     if (values.empty()) continue;
-    settings[option] = {std::move(values), "command line"};
+    std::vector<std::string> places(values.size(), kCommandLine);
+    settings[option] = {std::move(values), std::move(places)};
   }
   RETURN_IF_ERROR(Apply(settings, result.config));
+  for (auto& [option, given] : settings) all[option] = std::move(given);
+  RETURN_IF_ERROR(CheckTogether(result.config, all));
   if (result.config.database.empty()) {
     return absl::InvalidArgumentError(
         "database is empty; allowed: a path; there is no default, since HOME "
@@ -466,16 +723,46 @@ absl::StatusOr<CommandLine> ParseCommandLine(
   return result;
 }
 
+absl::StatusOr<Config> ParseConfigFile(const std::string& path,
+                                       absl::string_view text,
+                                       const Config& defaults) {
+  Config config = defaults;
+  ASSIGN_OR_RETURN(const Settings settings, ParseConfigText(path, text));
+  RETURN_IF_ERROR(Apply(settings, config));
+  RETURN_IF_ERROR(CheckTogether(config, settings));
+  return config;
+}
+
 std::string ConfigFileText(const Config& config) {
   std::string text;
   for (const Option& option : Options()) {
     absl::StrAppend(&text, text.empty() ? "" : "\n", "# ", option.help, "\n");
     for (const std::string& value : option.get(config)) {
-      absl::StrAppend(&text, option.name, value.empty() ? " =" : " = ", value,
-                      "\n");
+      absl::StrAppend(&text, option.name, value.empty() ? " =" : " = ",
+                      WrittenValue(value), "\n");
     }
   }
   return text;
+}
+
+std::vector<ConfigChange> Changes(const Config& from, const Config& to) {
+  std::vector<ConfigChange> changes;
+  for (const Option& option : Options()) {
+    Values value = option.get(to);
+    if (value == option.get(from)) continue;
+    changes.push_back({option.name, absl::StrJoin(value, ","), option.live});
+  }
+  return changes;
+}
+
+Config WithLiveOptions(const Config& running, const Config& read) {
+  Config config = running;
+  for (const Option& option : Options()) {
+    if (!option.live) continue;
+    // What an option gives, it takes.
+    option.set(option.get(read), config).IgnoreError();
+  }
+  return config;
 }
 
 }  // namespace fabricwise

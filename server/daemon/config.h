@@ -16,6 +16,8 @@
 #include "absl/time/time.h"
 #include "server/daemon/address.h"
 #include "server/daemon/log.h"
+#include "server/rpc/access.h"
+#include "server/rpc/tls.h"
 
 namespace fabricwise {
 
@@ -29,8 +31,16 @@ enum class MeasureMode {
   kOnRequest,
 };
 
+// Every value is within what its option allows, and those that belong together
+// fit: who listens for other machines has TLS and a certificate's name with a
+// role.
 struct Config {
-  std::vector<ListenAddress> listen;  // at least one, all local
+  // At least one. Those that other machines reach speak TLS; no other does.
+  std::vector<ListenAddress> listen;
+  int64_t socket_mode = 0660;  // permission bits of UNIX sockets
+  std::string socket_group;    // name or number; empty: the process's own
+  TlsFiles tls;                // all empty: none
+  AccessRules access;
   // Where /metrics is served; absent: nowhere.
   std::optional<ListenAddress> metrics_listen;
   std::string database;  // path of the store; not empty
@@ -38,6 +48,8 @@ struct Config {
   LogLevel log_level = LogLevel::kInfo;
   LogFormat log_format = LogFormat::kText;
   int64_t max_request_bytes = int64_t{4} << 20;
+  int64_t max_streams = 1024;  // of one connection
+  absl::Duration max_connection_age = absl::ZeroDuration();  // zero: no limit
   int64_t cache_bytes = int64_t{32} << 20;
   int64_t slow_threads = 1;
   absl::Duration drain = absl::Seconds(10);
@@ -77,14 +89,31 @@ struct CommandLine {
 };
 
 // INVALID_ARGUMENT: a flag or a line of the file is unknown or has a value that
-// is not allowed; the message names where it stands (flag, or file and line),
-// the option, the value and what is allowed. NOT_FOUND and PERMISSION_DENIED:
-// the file that --config names cannot be read.
+// is not allowed, alone or beside the others; the message names where it stands
+// (flag, or file and line), the option, the value and what is allowed.
+// NOT_FOUND and PERMISSION_DENIED: the file that --config names cannot be read.
 absl::StatusOr<CommandLine> ParseCommandLine(
     const std::vector<std::string>& arguments, const Environment& environment,
     const std::string& default_config_file = kDefaultConfigFile);
 
+// `defaults` with what the text of a configuration file says; `path` stands for
+// the file in messages. INVALID_ARGUMENT as above.
+absl::StatusOr<Config> ParseConfigFile(const std::string& path,
+                                       absl::string_view text,
+                                       const Config& defaults);
+
 // A configuration file that says the same, with a comment on each option.
 std::string ConfigFileText(const Config& config);
+
+// An option that one configuration has otherwise than another.
+struct ConfigChange {
+  std::string option;
+  std::string value;  // the new one, several after commas
+  bool live = false;  // takes effect without a restart
+};
+std::vector<ConfigChange> Changes(const Config& from, const Config& to);
+
+// `running` with the options of `read` that take effect without a restart.
+Config WithLiveOptions(const Config& running, const Config& read);
 
 }  // namespace fabricwise

@@ -4,7 +4,9 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
+#include <mutex>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -21,11 +23,13 @@
 #include "server/metrics/collector.h"
 #include "server/metrics/exposer.h"
 #include "server/metrics/request_metrics.h"
+#include "server/rpc/access.h"
 #include "server/rpc/answer.h"
 #include "server/rpc/handler.h"
 #include "server/rpc/observer.h"
 #include "server/rpc/service.h"
 #include "server/rpc/snapshot.h"
+#include "server/rpc/token_bucket.h"
 #include "server/store/store.h"
 
 namespace fabricwise {
@@ -131,6 +135,19 @@ MeasuringFacts FactsOf(const Measuring* measuring) {
   return facts;
 }
 
+// gRPC's own errors. What a stranger can cause, as by a failed handshake, must
+// not fill a log.
+void LogGrpcLine(absl::string_view line) {
+  constexpr int64_t kLinesPerMinute = 10;
+  static std::mutex mutex;
+  static TokenBucket bucket(kLinesPerMinute);
+  {
+    std::lock_guard lock(mutex);
+    if (bucket.Take(Clock::Real()->Now()) > absl::ZeroDuration()) return;
+  }
+  Log(LogLevel::kWarning, "grpc says", {{"line", std::string(line)}});
+}
+
 // Sets the mode of files that are made while it lives.
 class ScopedUmask {
  public:
@@ -146,10 +163,17 @@ class ScopedUmask {
 // In the order of making; torn down from the last to the first, unless Drain
 // has.
 struct Daemon::Parts {
-  explicit Parts(const Clock* c) : clock(c), start_time(c->Now()) {}
+  Parts(const Config& started_with, const Clock* c)
+      : clock(c),
+        start_time(c->Now()),
+        config(started_with),
+        access(started_with.access, c) {}
 
   const Clock* const clock;
   const absl::Time start_time;
+  Config config;
+  std::atomic<bool> config_read_well = true;
+  Access access;
   SnapshotHolder snapshots;
   RequestMetrics requests{MethodNames()};
   MetricsObserver observer{&requests};
@@ -160,12 +184,12 @@ struct Daemon::Parts {
   std::unique_ptr<MetricsServer> metrics;
   std::unique_ptr<RpcServer> rpc;
 
-  absl::Status PrepareMeasuring(const Config& config);
-  absl::Status StartMetrics(const Config& config);
-  absl::Status StartRpc(const Config& config);
+  absl::Status PrepareMeasuring();
+  absl::Status StartMetrics();
+  absl::Status StartRpc();
 };
 
-absl::Status Daemon::Parts::PrepareMeasuring(const Config& config) {
+absl::Status Daemon::Parts::PrepareMeasuring() {
   ASSIGN_OR_RETURN(const std::string worker, FindWorker(config));
   if (worker.empty()) {
     Log(LogLevel::kInfo, "no worker, not measuring");
@@ -190,12 +214,13 @@ absl::Status Daemon::Parts::PrepareMeasuring(const Config& config) {
   return absl::OkStatus();
 }
 
-absl::Status Daemon::Parts::StartMetrics(const Config& config) {
+absl::Status Daemon::Parts::StartMetrics() {
   if (!config.metrics_listen) return absl::OkStatus();
   MetricSources sources;
   sources.version = kVersion;
   sources.start_time = start_time;
   sources.requests = &requests;
+  sources.config_read_well = [this] { return config_read_well.load(); };
   sources.stored_measurements = [this] {
     return backend->State().measurement_count;
   };
@@ -223,27 +248,44 @@ absl::Status Daemon::Parts::StartMetrics(const Config& config) {
   return absl::OkStatus();
 }
 
-absl::Status Daemon::Parts::StartRpc(const Config& config) {
+absl::Status Daemon::Parts::StartRpc() {
   RpcServerOptions options;
   options.max_request_bytes = static_cast<int>(config.max_request_bytes);
   options.slow_threads = static_cast<int>(config.slow_threads);
+  options.max_concurrent_streams = static_cast<int>(config.max_streams);
+  if (config.max_connection_age > absl::ZeroDuration()) {
+    options.max_connection_age = config.max_connection_age;
+  }
+  if (!config.tls.certificate.empty()) options.tls = config.tls;
   for (const ListenAddress& address : config.listen) {
     if (address.is_unix()) {
       RETURN_IF_ERROR(ClearStaleSocket(address.unix_path));
     }
-    options.addresses.push_back(address.ToString());
+    options.addresses.push_back(
+        {.address = address.ToString(), .tls = !address.is_local()});
   }
   {
-    // Sockets are open to the owner and the group, from their first moment on.
-    constexpr mode_t kSocketMask = 0117;
-    const ScopedUmask mask(kSocketMask);
-    ASSIGN_OR_RETURN(
-        rpc, RpcServer::Start(options, &*handler, &snapshots, &observer));
+    // Nobody gets through to a socket before its mode says so.
+    constexpr mode_t kAll = 0777;
+    const ScopedUmask mask(kAll & ~static_cast<mode_t>(config.socket_mode));
+    ASSIGN_OR_RETURN(rpc, RpcServer::Start(options, &*handler, &snapshots,
+                                           &observer, &access));
   }
   for (size_t i = 0; i < config.listen.size(); ++i) {
     ListenAddress address = config.listen[i];
-    if (!address.is_unix()) address.port = rpc->ports().at(i);
-    Log(LogLevel::kInfo, "listening", {{"address", address.ToString()}});
+    if (!address.is_unix()) {
+      address.port = rpc->ports().at(i);
+    } else if (!config.socket_group.empty()) {
+      const absl::Status given =
+          GiveToGroup(address.unix_path, config.socket_group);
+      if (!given.ok()) {
+        return absl::Status(given.code(),
+                            absl::StrCat("socket-group: ", given.message()));
+      }
+    }
+    Log(LogLevel::kInfo, "listening",
+        {{"address", address.ToString()},
+         {"tls", address.is_local() ? "no" : "yes"}});
   }
   return absl::OkStatus();
 }
@@ -251,8 +293,9 @@ absl::Status Daemon::Parts::StartRpc(const Config& config) {
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
                                                       const Config& defaults,
                                                       const Clock* clock) {
+  SetGrpcLog(LogGrpcLine);
   RETURN_IF_ERROR(MakeDefaultFolders(config, defaults));
-  auto parts = std::make_unique<Parts>(clock);
+  auto parts = std::make_unique<Parts>(config, clock);
   ASSIGN_OR_RETURN(parts->store, Store::Open(config.database));
   Log(LogLevel::kInfo, "store opened",
       {{"path", config.database},
@@ -274,9 +317,9 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
   }
   parts->handler.emplace(&parts->snapshots, &*parts->backend, clock,
                          Handler::Options{.cache_bytes = config.cache_bytes});
-  RETURN_IF_ERROR(parts->PrepareMeasuring(config));
-  RETURN_IF_ERROR(parts->StartMetrics(config));
-  RETURN_IF_ERROR(parts->StartRpc(config));
+  RETURN_IF_ERROR(parts->PrepareMeasuring());
+  RETURN_IF_ERROR(parts->StartMetrics());
+  RETURN_IF_ERROR(parts->StartRpc());
   if (parts->measuring != nullptr) parts->measuring->Start();
   Log(LogLevel::kInfo, "started", {{"version", kVersion}});
   return std::unique_ptr<Daemon>(new Daemon(std::move(parts)));
@@ -285,6 +328,46 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
 Daemon::Daemon(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 
 Daemon::~Daemon() = default;
+
+const Config& Daemon::config() const { return parts_->config; }
+
+void Daemon::Reload(const absl::StatusOr<Config>& read) {
+  parts_->config_read_well = read.ok();
+  if (!read.ok()) {
+    Log(LogLevel::kError, "configuration not read, keeping the old one",
+        {{"reason", std::string(read.status().message())}});
+    return;
+  }
+  for (const ConfigChange& change : Changes(parts_->config, *read)) {
+    Log(change.live ? LogLevel::kInfo : LogLevel::kWarning,
+        change.live ? "option changed" : "option needs a restart",
+        {{"option", change.option}, {"value", change.value}});
+  }
+  parts_->config = WithLiveOptions(parts_->config, *read);
+  const Config& config = parts_->config;
+  SetLogLevel(config.log_level);
+  parts_->access.SetRules(config.access);
+  if (parts_->measuring != nullptr) parts_->measuring->SetPolicy(config);
+  Log(LogLevel::kInfo, "configuration read");
+}
+
+std::string Daemon::FindStuck(absl::Duration within) {
+  // A full run is held to 5 minutes; its workers' starts and ends come on top.
+  constexpr absl::Duration kLongestTask = absl::Minutes(30);
+  if (!parts_->rpc->Responds(within)) return "calls";
+  if (parts_->measuring != nullptr &&
+      parts_->measuring->BusyTime() > kLongestTask) {
+    return "measuring";
+  }
+  return "";
+}
+
+std::string Daemon::StatusLine() const {
+  const std::shared_ptr<const Snapshot> snapshot = parts_->snapshots.Get();
+  return snapshot == nullptr
+             ? "no profile to advise from"
+             : absl::StrCat("advising from ", snapshot->profile->name());
+}
 
 void Daemon::Drain(absl::Duration budget) {
   const absl::Time end = parts_->clock->Now() + budget;

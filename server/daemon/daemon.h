@@ -4,7 +4,7 @@
 #pragma once
 
 #include <memory>
-#include <vector>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -13,6 +13,7 @@
 
 namespace fabricwise {
 
+// Not thread-safe; its parts have threads of their own.
 class Daemon {
  public:
   // Opens the store, takes a profile into use where there is one, and listens.
@@ -25,9 +26,25 @@ class Daemon {
                                                        const Clock* clock);
   ~Daemon();
 
+  // What is in effect.
+  const Config& config() const;
+
+  // Takes over what of `read` needs no restart, and logs what changed and what
+  // waits for one. Not OK: it could not be read; all stays as it is, and the
+  // log and a metric say so.
+  void Reload(const absl::StatusOr<Config>& read);
+
+  // Which part does not respond within this time, or is longer at one task than
+  // any takes; empty: none. Asks the threads that serve calls for a sign of
+  // life, by a call.
+  std::string FindStuck(absl::Duration within);
+
+  // For people, one line: what it advises from.
+  std::string StatusLine() const;
+
   // Stops within about `budget`: health turns to not serving and no request is
   // taken, those under way get the rest of the budget, the store is closed,
-  // and metrics go last. Never to be called from a request.
+  // and metrics go last. Never to be called from a request. The last call.
   void Drain(absl::Duration budget);
 
  private:

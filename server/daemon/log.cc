@@ -178,8 +178,12 @@ std::string FormatLogLine(LogFormat format, absl::Time time, LogLevel level,
 }
 
 void SetUpLog(LogLevel least, LogFormat format) {
-  TheSink().logger.set_level(ToSpdlog(least));
+  SetLogLevel(least);
   TheSink().format = format;
+}
+
+void SetLogLevel(LogLevel least) {
+  TheSink().logger.set_level(ToSpdlog(least));
 }
 
 void Log(LogLevel level, absl::string_view event,

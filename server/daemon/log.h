@@ -39,6 +39,9 @@ std::string FormatLogLine(LogFormat format, absl::Time time, LogLevel level,
 // are written as text.
 void SetUpLog(LogLevel least, LogFormat format);
 
+// Events from this level up from now on. Thread-safe.
+void SetLogLevel(LogLevel least);
+
 // Thread-safe. `event` is a short phrase, the same each time it happens.
 void Log(LogLevel level, absl::string_view event,
          const std::vector<LogField>& fields = {});

@@ -4,16 +4,23 @@
 // for; 1 could not start; 2 the command line or the configuration file is
 // wrong; 128 + N ended at once by a second signal N.
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "server/base/clock.h"
 #include "server/daemon/config.h"
 #include "server/daemon/daemon.h"
 #include "server/daemon/log.h"
+#include "server/daemon/service_manager.h"
 #include "server/daemon/signals.h"
 
 namespace fabricwise {
@@ -21,6 +28,52 @@ namespace {
 
 constexpr int kCannotStart = 1;
 constexpr int kWrongUsage = 2;
+
+void LogFailure(const absl::Status& status) {
+  if (status.ok()) return;
+  Log(LogLevel::kWarning, "service manager not told",
+      {{"reason", std::string(status.message())}});
+}
+
+absl::StatusOr<Config> ReadAgain(const std::vector<std::string>& arguments,
+                                 const Environment& environment) {
+  absl::StatusOr<CommandLine> read = ParseCommandLine(arguments, environment);
+  if (!read.ok()) return read.status();
+  return std::move(read->config);
+}
+
+// Reads the configuration again when asked to, and says that all is well only
+// as long as it is.
+void ServeUntilStopped(SignalThread& signals, const ServiceManager& manager,
+                       Daemon& daemon,
+                       const std::function<absl::StatusOr<Config>()>& read) {
+  // Twice within the time that the manager grants, and each within half of the
+  // rest.
+  const absl::Duration interval = manager.watchdog() / 2;
+  using Steady = std::chrono::steady_clock;
+  Steady::time_point last = Steady::now();
+  while (true) {
+    const absl::Duration past = absl::FromChrono(Steady::now() - last);
+    switch (signals.Wait(interval - past)) {
+      case SignalThread::Event::kStop:
+        return;
+      case SignalThread::Event::kReload:
+        LogFailure(manager.Reloading());
+        daemon.Reload(read());
+        LogFailure(manager.Ready(daemon.StatusLine()));
+        break;
+      case SignalThread::Event::kNone:
+        last = Steady::now();
+        if (const std::string stuck = daemon.FindStuck(interval / 2);
+            stuck.empty()) {
+          LogFailure(manager.Alive(daemon.StatusLine()));
+        } else {
+          Log(LogLevel::kError, "no sign of life", {{"part", stuck}});
+        }
+        break;
+    }
+  }
+}
 
 int Main(const std::vector<std::string>& arguments) {
   // What the daemon keeps is the owner's and the group's to read.
@@ -41,6 +94,7 @@ int Main(const std::vector<std::string>& arguments) {
   }
   const Config& config = command_line->config;
   SetUpLog(config.log_level, config.log_format);
+  const ServiceManager manager(environment, getpid());
   SignalThread signals;
   const absl::StatusOr<std::unique_ptr<Daemon>> daemon =
       Daemon::Start(config, DefaultConfig(environment), Clock::Real());
@@ -49,8 +103,11 @@ int Main(const std::vector<std::string>& arguments) {
         {{"reason", std::string(daemon.status().message())}});
     return kCannotStart;
   }
-  signals.WaitForStop();
-  (*daemon)->Drain(config.drain);
+  LogFailure(manager.Ready((*daemon)->StatusLine()));
+  ServeUntilStopped(signals, manager, **daemon,
+                    [&] { return ReadAgain(arguments, environment); });
+  LogFailure(manager.Stopping());
+  (*daemon)->Drain((*daemon)->config().drain);
   return 0;
 }
 

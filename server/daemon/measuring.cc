@@ -32,11 +32,17 @@ absl::Duration SteadyTime() {
   return absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
 }
 
+DuePolicy PolicyOf(const Config& config) {
+  DuePolicy policy;
+  policy.quick_interval = config.quick_interval;
+  policy.full_interval = config.full_interval;
+  policy.budget_ratio = config.gpu_budget_ratio;
+  return policy;
+}
+
 Scheduler::Options SchedulerOptions(const Config& config) {
   Scheduler::Options options;
-  options.policy.quick_interval = config.quick_interval;
-  options.policy.full_interval = config.full_interval;
-  options.policy.budget_ratio = config.gpu_budget_ratio;
+  options.policy = PolicyOf(config);
   options.scheduled = config.measure == MeasureMode::kScheduled;
   options.seed = std::random_device()();
   return options;
@@ -66,6 +72,10 @@ Measuring::Measuring(const Config& config, const std::string& worker,
           },
           RunnerOptions(), clock, LogWorkerLine),
       scheduler_(SchedulerOptions(config), &runner_, this, clock, SteadyTime) {}
+
+void Measuring::SetPolicy(const Config& config) {
+  scheduler_.SetPolicy(PolicyOf(config));
+}
 
 std::string Measuring::NodeFingerprintId() const {
   std::lock_guard lock(mutex_);

@@ -51,6 +51,9 @@ class Measuring final : private MeasurementSink {
   }
   std::optional<NodeProbe> LastProbe() const { return scheduler_.LastProbe(); }
   SchedulerCounts Counts() const { return scheduler_.Counts(); }
+  // Takes over when to measure.
+  void SetPolicy(const Config& config);
+  absl::Duration BusyTime() const { return scheduler_.BusyTime(); }
   // Empty: not looked at yet.
   std::string NodeFingerprintId() const;
 

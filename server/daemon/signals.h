@@ -3,17 +3,18 @@
 // Signals, as one thread that waits for them: no handler ever runs.
 #pragma once
 
-#include <atomic>
+#include <condition_variable>
+#include <mutex>
 #include <thread>
 
-#include "absl/synchronization/notification.h"
+#include "absl/base/thread_annotations.h"
+#include "absl/time/time.h"
 
 namespace fabricwise {
 
 // SIGTERM and SIGINT ask the daemon to stop; a second one ends the process at
-// once, with status 128 + signal. SIGHUP is logged and does nothing: the
-// configuration is read at start only. So are SIGUSR1 and SIGUSR2, which mean
-// nothing here.
+// once, with status 128 + signal. SIGHUP asks it to read its configuration
+// again. SIGUSR1 and SIGUSR2 mean nothing here: they are logged.
 class SignalThread {
  public:
   // Masks the signals for the calling thread and all that it starts, and
@@ -26,16 +27,22 @@ class SignalThread {
   SignalThread(const SignalThread&) = delete;
   SignalThread& operator=(const SignalThread&) = delete;
 
-  // Returns once asked to stop: the signal's number.
-  int WaitForStop();
+  enum class Event {
+    kNone,    // for as long as was to be waited
+    kReload,  // told once for all that came since the last time
+    kStop,    // from then on each time
+  };
+  // Returns once asked for something, or after `longest`.
+  Event Wait(absl::Duration longest);
 
  private:
   void Run();
 
-  absl::Notification stop_;
-  // Written before stop_ is notified; atomic, as TSan cannot see that.
-  std::atomic<int> signal_ = 0;
-  std::atomic<bool> ending_ = false;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool reload_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ending_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

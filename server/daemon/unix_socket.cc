@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/daemon/unix_socket.h"
 
+#include <grp.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -9,8 +10,10 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace fabricwise {
@@ -64,6 +67,40 @@ absl::Status ClearStaleSocket(const std::string& path) {
     if (error == ENOENT) return absl::OkStatus();
     return absl::ErrnoToStatus(
         error, absl::StrCat("cannot remove the stale socket ", path));
+  }
+  return absl::OkStatus();
+}
+
+std::optional<gid_t> FindGroup(const std::string& name) {
+  // Of a group with all its members' names; a number is the way round a longer
+  // one.
+  constexpr size_t kMostBytes = size_t{64} << 10;
+  std::vector<char> buffer(kMostBytes);
+  group entry = {};
+  group* found = nullptr;
+  if (getgrnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found) ==
+          0 &&
+      found != nullptr) {
+    return entry.gr_gid;
+  }
+  // All ones stand for "leave it" in chown.
+  gid_t number = 0;
+  if (absl::SimpleAtoi(name, &number) && number != static_cast<gid_t>(-1)) {
+    return number;
+  }
+  return std::nullopt;
+}
+
+absl::Status GiveToGroup(const std::string& path, const std::string& name) {
+  const std::optional<gid_t> id = FindGroup(name);
+  if (!id) {
+    return absl::NotFoundError(absl::StrCat("there is no group ", name));
+  }
+  if (chown(path.c_str(), static_cast<uid_t>(-1), *id) != 0) {
+    const int error = errno;
+    return absl::ErrnoToStatus(
+        error, absl::StrCat("cannot give ", path, " to the group ", name,
+                            "; start as a member of it, or as root"));
   }
   return absl::OkStatus();
 }

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The place of a UNIX socket, before it is listened on.
+// A UNIX socket: its place before it is listened on, its group afterwards.
 #pragma once
 
+#include <sys/types.h>
+
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -13,5 +16,12 @@ namespace fabricwise {
 // nothing. FAILED_PRECONDITION: a living process listens there, or it is not a
 // socket. PERMISSION_DENIED: it may not be removed. NOT_FOUND: no such folder.
 absl::Status ClearStaleSocket(const std::string& path);
+
+// A group of this machine, by its name or its number; nullopt: none.
+std::optional<gid_t> FindGroup(const std::string& name);
+
+// Gives the socket at `path` to the group `name`. NOT_FOUND: no such group.
+// PERMISSION_DENIED: this user may not, as it is not in the group.
+absl::Status GiveToGroup(const std::string& path, const std::string& name);
 
 }  // namespace fabricwise

@@ -31,6 +31,14 @@ absl::Span<const MetricSpec> Catalogue() {
        "",
        {"version"},
        "Always 1; the label tells the daemon's version."},
+      {kConfigReadWell,
+       "fabricwise_config_read_well",
+       kGauge,
+       "",
+       {},
+       "1 after a start or a SIGHUP that found no mistake in the "
+       "configuration, "
+       "0 after a SIGHUP that did: the one before stays in effect."},
       {kRequests,
        "fabricwise_requests_total",
        kCounter,

@@ -15,6 +15,7 @@ enum class MetricKind { kCounter, kGauge, kHistogram };
 
 enum class Metric {
   kBuildInfo,
+  kConfigReadWell,
   kRequests,
   kRequestDuration,
   kCachedAnswers,

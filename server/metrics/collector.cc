@@ -154,6 +154,8 @@ class Collector final : public prometheus::Collectable {
     switch (metric) {
       case Metric::kBuildInfo:
         return family.Add({sources_.version}, 1);
+      case Metric::kConfigReadWell:
+        return family.Add(sources_.config_read_well() ? 1.0 : 0.0);
       case Metric::kRequests:
         return AddRequests(scrape.methods, family);
       case Metric::kRequestDuration:

@@ -44,6 +44,7 @@ struct MetricSources {
   std::function<ProfileInUse()> profile;
   std::function<int64_t()> stored_measurements;
   std::function<MeasuringFacts()> measuring;
+  std::function<bool()> config_read_well;
   const RequestMetrics* requests = nullptr;  // outlives the collector
 };
 

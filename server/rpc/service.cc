@@ -3,13 +3,17 @@
 
 #include <google/protobuf/stubs/logging.h>
 #include <grpc/grpc.h>
+#include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <functional>
+#include <future>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -61,10 +65,6 @@ grpc::Status ToGrpc(const absl::Status& status) {
     message.append(kCut.data(), kCut.size());
   }
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), message);
-}
-
-absl::Time Deadline(const grpc::ServerContextBase& context) {
-  return absl::FromChrono(context.deadline());
 }
 
 // One call from arrival to its report.
@@ -125,9 +125,10 @@ absl::Status Stopping() {
 absl::Status Gone() { return absl::CancelledError("the caller has gone"); }
 
 // Whether anyone still wants what a call that had to wait would do.
-absl::Status CheckWanted(const grpc::CallbackServerContext& context) {
+absl::Status CheckWanted(const grpc::CallbackServerContext& context,
+                         absl::Time deadline) {
   if (context.IsCancelled()) return Gone();
-  if (context.deadline() <= std::chrono::system_clock::now()) {
+  if (deadline <= absl::FromChrono(std::chrono::system_clock::now())) {
     return absl::DeadlineExceededError("the deadline passed in the queue");
   }
   return absl::OkStatus();
@@ -174,6 +175,25 @@ struct Shared {
   RequestObserver* observer;
   Executor* executor;
   OpenCalls* open_calls;
+  Access* access;
+
+  // Until when a call that has just arrived may take.
+  absl::Time Deadline(const grpc::ServerContextBase& context) const {
+    return access->Deadline(absl::FromChrono(context.deadline()));
+  }
+
+  // Whether a call that needs an operator may go on.
+  absl::Status Admit(grpc::CallbackServerContext& context,
+                     absl::string_view rpc) const {
+    Access::Admission admission = access->AdmitOperator(PeerOf(context), rpc);
+    if (admission.retry_after > absl::ZeroDuration()) {
+      // What gRPC's own retries wait for.
+      context.AddTrailingMetadata(
+          "grpc-retry-pushback-ms",
+          absl::StrCat(absl::ToInt64Milliseconds(admission.retry_after)));
+    }
+    return std::move(admission.status);
+  }
 };
 
 // A call with one answer. Made by new; gRPC says when it is over.
@@ -186,6 +206,15 @@ class UnaryCall : public grpc::ServerUnaryReactor {
   const OpenCalls::Token open_;
 };
 
+// Ends a call with why it is refused.
+grpc::ServerUnaryReactor* Refuse(const Shared& shared, absl::string_view method,
+                                 const absl::Status& status) {
+  Report(method, shared.observer).Done(status.code());
+  auto* const reactor = new UnaryCall(shared);
+  reactor->Finish(ToGrpc(status));
+  return reactor;
+}
+
 // Runs `work`, which fills `response`, on the executor.
 template <typename Request, typename Response>
 grpc::ServerUnaryReactor* RunSlow(
@@ -195,10 +224,12 @@ grpc::ServerUnaryReactor* RunSlow(
     std::function<absl::Status(const Request&, absl::Time, Response*)> work) {
   auto* const reactor = new UnaryCall(shared);
   const Report report(method, shared.observer);
-  const bool taken = shared.executor->TrySubmit(
-      [context, request, response, reactor, report, work = std::move(work)] {
-        absl::Status status = CheckWanted(*context);
-        if (status.ok()) status = work(*request, Deadline(*context), response);
+  const absl::Time deadline = shared.Deadline(*context);
+  const bool taken =
+      shared.executor->TrySubmit([context, request, response, reactor, report,
+                                  deadline, work = std::move(work)] {
+        absl::Status status = CheckWanted(*context, deadline);
+        if (status.ok()) status = work(*request, deadline, response);
         report.Done(status.code());
         reactor->Finish(ToGrpc(status));
       });
@@ -434,16 +465,17 @@ class AdvisorService : public AdvisorBase {
       reactor->Finish(grpc::Status::OK);
       return reactor;
     }
-    auto work = [handler = shared_.handler, answer, context, response, reactor,
-                 report](const FlatMessage& asked) {
-      absl::StatusOr<AnswerBytes> bytes = Gone();
-      if (!context->IsCancelled()) {
-        bytes = (handler->*answer)(asked.bytes(), Deadline(*context));
-      }
-      if (bytes.ok()) *response = Wrap(*bytes);
-      report.Done(bytes.status().code());
-      reactor->Finish(ToGrpc(bytes.status()));
-    };
+    auto work =
+        [handler = shared_.handler, answer, context, response, reactor, report,
+         deadline = shared_.Deadline(*context)](const FlatMessage& asked) {
+          absl::StatusOr<AnswerBytes> bytes = Gone();
+          if (!context->IsCancelled()) {
+            bytes = (handler->*answer)(asked.bytes(), deadline);
+          }
+          if (bytes.ok()) *response = Wrap(*bytes);
+          report.Done(bytes.status().code());
+          reactor->Finish(ToGrpc(bytes.status()));
+        };
     if (message.bytes().size() <= max_inline_bytes) {
       work(message);
     } else if (!shared_.executor->TrySubmit(
@@ -607,16 +639,28 @@ class ProfilerService : public v1::NodeProfiler::CallbackService {
   }
 
   grpc::ServerWriteReactor<v1::RunMeasurementResponse>* RunMeasurement(
-      grpc::CallbackServerContext*,
+      grpc::CallbackServerContext* context,
       const v1::RunMeasurementRequest* request) override {
+    constexpr char kMethod[] = "RunMeasurement";
+    if (const absl::Status refused = shared_.Admit(*context, kMethod);
+        !refused.ok()) {
+      return new RefusedStream<v1::RunMeasurementResponse>(
+          shared_, Report(kMethod, shared_.observer), refused);
+    }
     const auto stream = std::make_shared<RunStream>(shared_);
     stream->Begin(*request);
     return stream.get();
   }
 
   grpc::ServerUnaryReactor* DiagnoseNode(
-      grpc::CallbackServerContext*, const v1::DiagnoseNodeRequest* request,
+      grpc::CallbackServerContext* context,
+      const v1::DiagnoseNodeRequest* request,
       v1::DiagnoseNodeResponse* response) override {
+    constexpr char kMethod[] = "DiagnoseNode";
+    if (const absl::Status refused = shared_.Admit(*context, kMethod);
+        !refused.ok()) {
+      return Refuse(shared_, kMethod, refused);
+    }
     auto* const call = new DiagnosisCall(shared_);
     call->Begin(*request, response);
     return call;
@@ -626,8 +670,13 @@ class ProfilerService : public v1::NodeProfiler::CallbackService {
       grpc::CallbackServerContext* context,
       const v1::ImportProfileRequest* request,
       v1::ImportProfileResponse* response) override {
+    constexpr char kMethod[] = "ImportProfile";
+    if (const absl::Status refused = shared_.Admit(*context, kMethod);
+        !refused.ok()) {
+      return Refuse(shared_, kMethod, refused);
+    }
     return RunSlow<v1::ImportProfileRequest, v1::ImportProfileResponse>(
-        shared_, "ImportProfile", context, request, response,
+        shared_, kMethod, context, request, response,
         [handler = shared_.handler](const auto& asked, absl::Time deadline,
                                     auto* out) {
           return handler->ImportProfile(asked, deadline, out);
@@ -649,12 +698,14 @@ class ProfilerService : public v1::NodeProfiler::CallbackService {
 class GrpcServer : public RpcServer {
  public:
   GrpcServer(const RpcServerOptions& options, Handler* handler,
-             SnapshotHolder* snapshots, RequestObserver* observer)
+             SnapshotHolder* snapshots, RequestObserver* observer,
+             Access* access)
       : executor_(options.slow_threads, options.max_queued_calls),
-        advisor_(Shared{handler, observer, &executor_, &open_calls_}, snapshots,
-                 options.max_watchers),
-        profiler_(Shared{handler, observer, &executor_, &open_calls_}),
-        snapshots_(snapshots) {}
+        advisor_(Shared{handler, observer, &executor_, &open_calls_, access},
+                 snapshots, options.max_watchers),
+        profiler_(Shared{handler, observer, &executor_, &open_calls_, access}),
+        snapshots_(snapshots),
+        access_(access) {}
 
   ~GrpcServer() override { Shutdown(absl::ZeroDuration()); }
 
@@ -664,14 +715,18 @@ class GrpcServer : public RpcServer {
     google::protobuf::SetLogHandler(nullptr);
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    std::shared_ptr<grpc::ServerCredentials> tls;
+    if (options.tls.has_value()) {
+      ASSIGN_OR_RETURN(tls, MakeTlsCredentials(*options.tls, access_));
+    }
     grpc::ServerBuilder builder;
-    const auto credentials = options.credentials != nullptr
-                                 ? options.credentials
-                                 : grpc::InsecureServerCredentials();
     // -1 until gRPC has bound it.
     ports_.assign(options.addresses.size(), -1);
     for (size_t i = 0; i < options.addresses.size(); ++i) {
-      builder.AddListeningPort(options.addresses[i], credentials, &ports_[i]);
+      const RpcAddress& address = options.addresses[i];
+      builder.AddListeningPort(
+          address.address,
+          address.tls ? tls : grpc::InsecureServerCredentials(), &ports_[i]);
     }
     builder.SetMaxReceiveMessageSize(options.max_request_bytes);
     builder.SetMaxSendMessageSize(-1);
@@ -687,6 +742,11 @@ class GrpcServer : public RpcServer {
         GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
         kMinClientPingIntervalMs);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    if (options.max_connection_age < absl::InfiniteDuration()) {
+      builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
+                                 static_cast<int>(absl::ToInt64Milliseconds(
+                                     options.max_connection_age)));
+    }
     builder.RegisterService(&advisor_);
     builder.RegisterService(&profiler_);
     server_ = builder.BuildAndStart();
@@ -694,7 +754,7 @@ class GrpcServer : public RpcServer {
       for (size_t i = 0; i < ports_.size(); ++i) {
         if (ports_[i] > 0) continue;
         return absl::UnavailableError(absl::StrCat(
-            "cannot listen on ", options.addresses[i],
+            "cannot listen on ", options.addresses[i].address,
             ": the address is in use, not this machine's, or not allowed"));
       }
       return absl::InternalError("gRPC did not start, though it could listen");
@@ -705,6 +765,30 @@ class GrpcServer : public RpcServer {
   }
 
   const std::vector<int>& ports() const override { return ports_; }
+
+  bool Responds(absl::Duration within) override {
+    const auto end =
+        std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(within);
+    // gRPC's own threads: its health service, asked as any client asks it. An
+    // empty request is one for the server as a whole.
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() +
+                         absl::ToChronoNanoseconds(within));
+    grpc::GenericStub stub(server_->InProcessChannel(grpc::ChannelArguments()));
+    const grpc::ByteBuffer request(/*slices=*/nullptr, 0);
+    grpc::ByteBuffer response;
+    std::promise<bool> answered;
+    stub.UnaryCall(
+        &context, "/grpc.health.v1.Health/Check", grpc::StubOptions(), &request,
+        &response,
+        [&](const grpc::Status& status) { answered.set_value(status.ok()); });
+    if (!answered.get_future().get()) return false;
+    // The task may come to run after this has given up.
+    const auto ran = std::make_shared<std::promise<void>>();
+    std::future<void> future = ran->get_future();
+    executor_.Submit([ran] { ran->set_value(); });
+    return future.wait_until(end) == std::future_status::ready;
+  }
 
   void StopServing() override {
     std::lock_guard lock(shutdown_mutex_);
@@ -766,6 +850,7 @@ class GrpcServer : public RpcServer {
   AdvisorService advisor_;
   ProfilerService profiler_;
   SnapshotHolder* const snapshots_;
+  Access* const access_;
   std::vector<int> ports_;
   std::mutex shutdown_mutex_;
   std::unique_ptr<grpc::Server> server_;
@@ -776,9 +861,15 @@ class GrpcServer : public RpcServer {
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     const RpcServerOptions& options, Handler* handler,
-    SnapshotHolder* snapshots, RequestObserver* observer) {
+    SnapshotHolder* snapshots, RequestObserver* observer, Access* access) {
   if (options.addresses.empty()) {
     return NotAllowed("addresses", "empty", "at least one address");
+  }
+  for (const RpcAddress& address : options.addresses) {
+    if (!address.tls || options.tls.has_value()) continue;
+    return NotAllowed("tls", "absent",
+                      absl::StrCat("the files that ", address.address,
+                                   " needs to speak TLS"));
   }
   constexpr int64_t kMinRequestBytes = 1024;
   constexpr int64_t kMaxRequestBytes = int64_t{1} << 30;
@@ -797,10 +888,21 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   RETURN_IF_ERROR(CheckRange("max_queued_calls",
                              int64_t{options.max_queued_calls}, int64_t{1},
                              kMany));
-  auto server =
-      std::make_unique<GrpcServer>(options, handler, snapshots, observer);
+  auto server = std::make_unique<GrpcServer>(options, handler, snapshots,
+                                             observer, access);
   RETURN_IF_ERROR(server->Listen(options));
   return server;
+}
+
+namespace {
+std::atomic<void (*)(absl::string_view)> grpc_log = nullptr;
+}  // namespace
+
+void SetGrpcLog(void (*log)(absl::string_view message)) {
+  grpc_log = log;
+  // Less than errors is not even made into text (GRPC_VERBOSITY).
+  gpr_set_log_function(
+      [](gpr_log_func_args* args) { grpc_log.load()(args->message); });
 }
 
 }  // namespace fabricwise

@@ -97,8 +97,10 @@ void Serve(const Settings& settings, int in, int out) {
   FakeBackend backend;
   Handler handler(&snapshots, &backend, Clock::Real(), {});
   RpcServerOptions options;
-  options.addresses = {kAnyPort};
-  auto server = RpcServer::Start(options, &handler, &snapshots, nullptr);
+  options.addresses = {{.address = kAnyPort}};
+  Access access(AccessRules(), Clock::Real());
+  auto server =
+      RpcServer::Start(options, &handler, &snapshots, nullptr, &access);
   if (!server.ok()) Die(server.status().ToString());
   Ports ports;
   ports.advisor = (*server)->ports()[0];

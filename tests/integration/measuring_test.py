@@ -45,7 +45,8 @@ class Node:
     self.plays(script)
     self.daemon = daemon_test.Daemon(
         "--config", self.config, "--database", self.database,
-        "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0",
+        "--listen", "127.0.0.1:0", "--loopback-role", "operator",
+        "--metrics-listen", "127.0.0.1:0",
         "--worker", WORKER, *self.flags, *more,
         env={**os.environ, "SCRIPTED_WORKER": str(self.script)}).started()
     return self

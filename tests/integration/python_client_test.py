@@ -65,6 +65,7 @@ class Daemon:
     self.process = subprocess.Popen(
         [DAEMON, "--log-format", "json", "--config", folder / "d.conf",
          "--database", folder / "d.db", "--listen", "127.0.0.1:0",
+         "--loopback-role", "operator",
          "--metrics-listen", "none", *map(str, arguments)],
         stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
         stdin=subprocess.DEVNULL, text=True)

@@ -85,7 +85,9 @@ class RpcServerTest : public ::testing::Test {
                 absl::StrCat("rpc_server_test.", getpid())) {
     std::filesystem::create_directories(folder_);
     socket_ = absl::StrCat("unix://", (folder_ / "socket").string());
-    options_.addresses = {"127.0.0.1:0", socket_};
+    options_.addresses = {{.address = "127.0.0.1:0"}, {.address = socket_}};
+    rules_.loopback_role = Role::kOperator;
+    access_.SetRules(rules_);
   }
   ~RpcServerTest() override {
     server_.reset();
@@ -93,8 +95,8 @@ class RpcServerTest : public ::testing::Test {
   }
 
   void Start() {
-    auto server =
-        RpcServer::Start(options_, &handler_, &snapshots_, &observer_);
+    auto server = RpcServer::Start(options_, &handler_, &snapshots_, &observer_,
+                                   &access_);
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     Connect(absl::StrCat("127.0.0.1:", server_->ports()[0]));
@@ -172,6 +174,8 @@ class RpcServerTest : public ::testing::Test {
   GatedBackend backend_;
   RecordingObserver observer_;
   Handler handler_{&snapshots_, &backend_, Clock::Real(), Handler::Options()};
+  AccessRules rules_;
+  Access access_{rules_, Clock::Real()};
   RpcServerOptions options_;
   std::unique_ptr<RpcServer> server_;
   std::shared_ptr<grpc::Channel> channel_;
@@ -282,8 +286,8 @@ class RunningBackend : public FakeBackend {
 class RunStreamTest : public RpcServerTest {
  protected:
   void StartRunning() {
-    auto server =
-        RpcServer::Start(options_, &running_handler_, &snapshots_, &observer_);
+    auto server = RpcServer::Start(options_, &running_handler_, &snapshots_,
+                                   &observer_, &access_);
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     Connect(absl::StrCat("127.0.0.1:", server_->ports()[0]));
@@ -701,20 +705,19 @@ TEST_F(RpcServerTest, AnswersAreOfOneSnapshotWhileItIsSwapped) {
 
 TEST_F(RpcServerTest, AnAddressInUseIsNamed) {
   Start();
-  options_.addresses = {"127.0.0.1:0",
-                        absl::StrCat("127.0.0.1:", server_->ports()[0])};
+  const std::string taken = absl::StrCat("127.0.0.1:", server_->ports()[0]);
+  options_.addresses = {{.address = "127.0.0.1:0"}, {.address = taken}};
   const auto second =
-      RpcServer::Start(options_, &handler_, &snapshots_, nullptr);
+      RpcServer::Start(options_, &handler_, &snapshots_, nullptr, &access_);
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(
-      std::string(second.status().message()),
-      HasSubstr(absl::StrCat("cannot listen on ", options_.addresses[1])));
+  EXPECT_THAT(std::string(second.status().message()),
+              HasSubstr(absl::StrCat("cannot listen on ", taken)));
 }
 
 TEST_F(RpcServerTest, OddOptionsAreRefused) {
   const auto refusal = [this](const RpcServerOptions& options) {
     return std::string(
-        RpcServer::Start(options, &handler_, &snapshots_, nullptr)
+        RpcServer::Start(options, &handler_, &snapshots_, nullptr, &access_)
             .status()
             .message());
   };
@@ -730,6 +733,131 @@ TEST_F(RpcServerTest, OddOptionsAreRefused) {
   options = options_;
   options.slow_threads = 0;
   EXPECT_EQ(refusal(options), "slow_threads is 0; allowed: 1 to 256");
+  options = options_;
+  options.addresses.push_back({.address = "0.0.0.0:0", .tls = true});
+  EXPECT_EQ(refusal(options),
+            "tls is absent; allowed: the files that 0.0.0.0:0 needs to speak "
+            "TLS");
+  options.tls = TlsFiles{.certificate = "/absent/cert.pem",
+                         .key = "/absent/key.pem",
+                         .client_ca = "/absent/ca.pem"};
+  EXPECT_EQ(refusal(options),
+            "/absent/key.pem: no file that this user may read");
+}
+
+TEST_F(RpcServerTest, ALoopbackReaderMayReadAndTheSocketsOperatorDoAll) {
+  snapshots_.Set(SampleProfile("node"));
+  rules_.loopback_role = Role::kReader;
+  access_.SetRules(rules_);
+  Start();
+  v1::RecommendParallelismResponse response;
+  EXPECT_TRUE(Recommend(GoodRequest(), &response).ok());
+  const auto refusals = [this] {
+    std::vector<grpc::Status> statuses;
+    statuses.push_back(Import(WriteProfile(SampleProfileData("node"))));
+    v1::DiagnoseNodeResponse diagnosis;
+    statuses.push_back(
+        profiler_->DiagnoseNode(Context().get(), {}, &diagnosis));
+    const auto context = Context();
+    const auto stream = profiler_->RunMeasurement(context.get(), {});
+    v1::RunMeasurementResponse progress;
+    EXPECT_FALSE(stream->Read(&progress));
+    statuses.push_back(stream->Finish());
+    return statuses;
+  };
+  observer_.Take();
+  const char* const rpcs[] = {"ImportProfile", "DiagnoseNode",
+                              "RunMeasurement"};
+  const std::vector<grpc::Status> refused = refusals();
+  for (size_t i = 0; i < refused.size(); ++i) {
+    EXPECT_EQ(refused[i].error_code(), grpc::StatusCode::PERMISSION_DENIED);
+    EXPECT_EQ(refused[i].error_message(),
+              absl::StrCat(rpcs[i],
+                           " needs the role operator; this caller's is reader "
+                           "(loopback-role)"));
+  }
+  EXPECT_THAT(observer_.Take(),
+              ::testing::ElementsAre("ImportProfile PERMISSION_DENIED",
+                                     "DiagnoseNode PERMISSION_DENIED",
+                                     "RunMeasurement PERMISSION_DENIED"));
+  Connect(socket_);
+  for (const grpc::Status& status : refusals()) {
+    EXPECT_NE(status.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  }
+  // Rules hold from the next call on, on connections that are open too.
+  rules_.unix_role = Role::kReader;
+  access_.SetRules(rules_);
+  for (const grpc::Status& status : refusals()) {
+    EXPECT_THAT(status.error_message(), EndsWith("reader (socket-role)"));
+  }
+}
+
+TEST_F(RpcServerTest, TooManyCallsOfOperatorsAreToldWhenToTryAgain) {
+  rules_.operator_calls_per_minute = 1;
+  access_.SetRules(rules_);
+  Start();
+  const std::string file = WriteProfile(SampleProfileData("node"));
+  EXPECT_TRUE(Import(file).ok());
+  v1::ImportProfileRequest request;
+  request.set_profile_file(file);
+  v1::ImportProfileResponse response;
+  const auto context = Context();
+  const grpc::Status status =
+      profiler_->ImportProfile(context.get(), request, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(),
+              AllOf(HasSubstr("ImportProfile: too many calls of operators"),
+                    HasSubstr("try again in ")));
+  const auto& trailers = context->GetServerTrailingMetadata();
+  const auto hint = trailers.find("grpc-retry-pushback-ms");
+  ASSERT_NE(hint, trailers.end());
+  const int milliseconds =
+      std::stoi(std::string(hint->second.data(), hint->second.size()));
+  EXPECT_GT(milliseconds, 0);
+  EXPECT_LE(milliseconds, 60'000);
+  v1::GetStatusResponse readers;
+  EXPECT_TRUE(profiler_->GetStatus(Context().get(), {}, &readers).ok());
+}
+
+TEST_F(RpcServerTest, CallsWithoutADeadlineGetTheServers) {
+  snapshots_.Set(SampleProfile("node"));
+  rules_.most_time = absl::Nanoseconds(1);
+  access_.SetRules(rules_);
+  Start();
+  grpc::ClientContext endless[2], ample;
+  v1::RecommendParallelismResponse response;
+  EXPECT_EQ(
+      advisor_->RecommendParallelism(&endless[0], GoodRequest(), &response)
+          .error_code(),
+      grpc::StatusCode::DEADLINE_EXCEEDED);
+  v1::GetNodeProfileResponse profile;
+  EXPECT_EQ(profiler_->GetNodeProfile(&endless[1], {}, &profile).error_code(),
+            grpc::StatusCode::DEADLINE_EXCEEDED);
+  ample.set_deadline(std::chrono::system_clock::now() + kPatience);
+  EXPECT_EQ(profiler_->GetNodeProfile(&ample, {}, &profile).error_code(),
+            grpc::StatusCode::DEADLINE_EXCEEDED)
+      << "a later one is cut to the server's";
+  rules_.most_time = absl::Hours(1);
+  access_.SetRules(rules_);
+  grpc::ClientContext again;
+  EXPECT_TRUE(
+      advisor_->RecommendParallelism(&again, GoodRequest(), &response).ok());
+}
+
+TEST_F(RpcServerTest, RespondsUnlessItsThreadsAreStuck) {
+  Start();
+  EXPECT_TRUE(server_->Responds(absl::Minutes(1)));
+  backend_.gated = true;
+  std::thread stuck([this] {
+    v1::ListMeasurementsResponse response;
+    EXPECT_TRUE(
+        profiler_->ListMeasurements(Context().get(), {}, &response).ok());
+  });
+  while (backend_.entered == 0) std::this_thread::yield();
+  EXPECT_FALSE(server_->Responds(absl::Milliseconds(20)));
+  backend_.gate.set_value();
+  stuck.join();
+  EXPECT_TRUE(server_->Responds(absl::Minutes(1)));
 }
 
 TEST_F(RpcServerTest, ShutdownMayBeAskedForAgain) {

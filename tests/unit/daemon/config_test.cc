@@ -125,7 +125,8 @@ TEST_F(ConfigTest, DefaultFileIsReadWhereItExists) {
 TEST_F(ConfigTest, PrintedConfigurationReadsBackTheSame) {
   const auto printed =
       Parse({"--print-config", "--listen", "unix:/a b", "--drain-seconds",
-             "0.25", "--profile", "p.json", "--metrics-listen", "0.0.0.0:9"});
+             "0.25", "--profile", " p.json\"", "--metrics-listen", "0.0.0.0:9",
+             "--socket-mode", "0600", "--tls-reader", "cn: a"});
   ASSERT_TRUE(printed.ok()) << printed.status();
   EXPECT_EQ(printed->action, CommandLine::Action::kPrint);
   const auto again = ParseFile(printed->text, {"--print-config"});
@@ -133,19 +134,22 @@ TEST_F(ConfigTest, PrintedConfigurationReadsBackTheSame) {
   EXPECT_EQ(again->text, printed->text);
   EXPECT_THAT(again->text, AllOf(HasSubstr("\nlisten = unix:/a b\n"),
                                  HasSubstr("\ndrain-seconds = 0.25\n"),
-                                 HasSubstr("\nprofile = p.json\n"),
+                                 HasSubstr("\nprofile = \" p.json\"\"\n"),
+                                 HasSubstr("\nsocket-mode = 0600\n"),
+                                 HasSubstr("\ntls-reader = cn: a\n"),
                                  HasSubstr("\nmetrics-listen = 0.0.0.0:9\n")));
 }
 
-TEST_F(ConfigTest, UnknownKeyIsNamedWithItsPlace) {
-  EXPECT_THAT(Refused(ParseFile("\n# x\nlissten = unix:/a\n")),
-              AllOf(StartsWith(file_ + ":3: the option is 'lissten'; allowed: "
-                                       "listen, metrics-listen, database"),
-                    HasSubstr("drain-seconds")));
+TEST_F(ConfigTest, UnknownKeyIsNamedWithItsPlaceAndTheNearest) {
+  EXPECT_EQ(Refused(ParseFile("\n# x\nlissten = unix:/a\n")),
+            file_ +
+                ":3: there is no option 'lissten'; nearest: listen; --help "
+                "lists all");
+  EXPECT_EQ(Refused(Parse({"--log-leval=info"})),
+            "command line: there is no option 'log-leval'; nearest: log-level; "
+            "--help lists all");
   EXPECT_THAT(Refused(ParseFile("[section]\n")),
               StartsWith(file_ + ":1: the line is '[section]'; allowed: NAME"));
-  EXPECT_THAT(Refused(Parse({"--lissten", "unix:/a"})),
-              AllOf(StartsWith("command line: "), HasSubstr("--lissten")));
   EXPECT_THAT(Refused(Parse({"stray"})), HasSubstr("stray"));
 }
 
@@ -177,8 +181,30 @@ TEST_F(ConfigTest, BadValueIsNamedWithItsPlaceAndWhatIsAllowed) {
       {"database", "", "database is empty; allowed: a path"},
       {"listen", "", "listen is ''; allowed: unix:PATH"},
       {"listen", "0.0.0.0:7410",
-       "listen is '0.0.0.0:7410'; allowed: unix:PATH, or a loopback address"},
-      {"listen", "[::]:7410", "others need TLS"},
+       "listen is '0.0.0.0:7410'; allowed: unix:PATH, 127.0.0.1:PORT, "
+       "[::1]:PORT; for others give tls-cert, tls-key and tls-client-ca"},
+      {"listen", "[::]:7410", "listen is '[::]:7410'; allowed: unix:PATH"},
+      {"socket-mode", "0777777", "socket-mode is '0777777'; allowed: perm"},
+      {"socket-mode", "0066", "0600 to 0777, with the owner's to read and"},
+      {"socket-mode", "rw", "socket-mode is 'rw'; allowed: permission bits"},
+      {"socket-group", "no such group",
+       "socket-group is 'no such group'; allowed: a group of this machine"},
+      {"socket-group", "4294967295", "socket-group is '4294967295'; allowed"},
+      {"socket-role", "admin",
+       "socket-role is 'admin'; allowed: reader, operator"},
+      {"loopback-role", "", "loopback-role is ''; allowed: reader, operator"},
+      {"tls-reader", "a.example",
+       "tls-reader is 'a.example'; allowed: dns:NAME, uri:URI or cn:NAME"},
+      {"tls-operator", "cn:", "tls-operator is 'cn:'; allowed: dns:NAME"},
+      {"tls-look-again-seconds", "0",
+       "tls-look-again-seconds is 0; allowed: 1 to 86400"},
+      {"tls-cert", "/c",
+       "tls-cert is given without tls-key and tls-client-ca; allowed: all "
+       "three, or none"},
+      {"max-streams", "0", "max-streams is 0; allowed: 1 to 1048576"},
+      {"max-call-seconds", "0", "max-call-seconds is 0; allowed: 0.001 to "},
+      {"max-connection-age-seconds", "-1", "-1; allowed: 0 to "},
+      {"operator-calls-per-minute", "-1", "-1; allowed: 0 to 1000000"},
       {"metrics-listen", "unix:/m",
        "metrics-listen is 'unix:/m'; allowed: IPV4:PORT, [IPV6]:PORT, none"},
   };
@@ -191,6 +217,107 @@ TEST_F(ConfigTest, BadValueIsNamedWithItsPlaceAndWhatIsAllowed) {
     EXPECT_THAT(Refused(Parse({absl::StrCat("--", c.name, "=", c.value)})),
                 AllOf(StartsWith("command line: "), HasSubstr(c.message)));
   }
+}
+
+TEST_F(ConfigTest, LineOfTheValueThatIsWrongIsNamed) {
+  EXPECT_THAT(Refused(ParseFile("listen = unix:/a\nlisten = x\nlisten = "
+                                "unix:/b\n")),
+              StartsWith(file_ + ":2: listen is 'x'"));
+  EXPECT_THAT(Refused(ParseFile("listen = unix:/a\nlisten = 10.0.0.1:1\n")),
+              StartsWith(file_ + ":2: listen is '10.0.0.1:1'"));
+  std::string many;
+  for (int i = 0; i < 65; ++i) {
+    absl::StrAppend(&many, "listen = 127.0.0.1:0\n");
+  }
+  EXPECT_EQ(Refused(ParseFile(many)),
+            file_ + ":65: listen is given too often; allowed: 64 times");
+}
+
+constexpr char kTls[] = "tls-cert = /c\ntls-key = /k\ntls-client-ca = /a\n";
+
+TEST_F(ConfigTest, OtherMachinesNeedTlsAndARole) {
+  EXPECT_EQ(Refused(ParseFile(absl::StrCat("listen = [::]:1\n", kTls))),
+            file_ +
+                ":1: listen is '[::]:1'; allowed: unix:PATH, 127.0.0.1:PORT, "
+                "[::1]:PORT; for others name who may call, by tls-reader or "
+                "tls-operator");
+  EXPECT_EQ(
+      Refused(ParseFile(absl::StrCat("listen = 127.0.0.1:1\n", kTls))),
+      file_ +
+          ":4: tls-client-ca is given, and no address to listen on speaks TLS; "
+          "listen on one that other machines reach (UNIX sockets and loopback "
+          "speak none), or take the files for TLS out");
+  EXPECT_THAT(
+      Refused(ParseFile("listen = unix:/a\n", {"--listen", "0.0.0.0:1"})),
+      StartsWith("command line: listen is '0.0.0.0:1'"));
+  const auto result = ParseFile(
+      absl::StrCat("listen = unix:/a\n", kTls,
+                   "tls-reader = dns:*.s.example\ntls-reader = cn:bob\n"
+                   "tls-operator = uri:spiffe://c/ops/*\n"
+                   "tls-look-again-seconds = 5\n"),
+      {"--listen", "0.0.0.0:1"});
+  ASSERT_TRUE(result.ok()) << result.status();
+  const Config& c = result->config;
+  EXPECT_EQ(c.tls.certificate, "/c");
+  EXPECT_EQ(c.tls.key, "/k");
+  EXPECT_EQ(c.tls.client_ca, "/a");
+  EXPECT_EQ(c.tls.look_again, absl::Seconds(5));
+  ASSERT_EQ(c.access.readers.size(), 2u);
+  EXPECT_EQ(c.access.readers[1].ToString(), "cn:bob");
+  ASSERT_EQ(c.access.operators.size(), 1u);
+  EXPECT_EQ(c.access.operators[0].ToString(), "uri:spiffe://c/ops/*");
+}
+
+TEST_F(ConfigTest, SocketsHaveAModeAGroupAndARole) {
+  const auto defaults = Parse({});
+  ASSERT_TRUE(defaults.ok()) << defaults.status();
+  EXPECT_EQ(defaults->config.socket_mode, 0660);
+  EXPECT_EQ(defaults->config.socket_group, "");
+  EXPECT_EQ(defaults->config.access.unix_role, Role::kOperator);
+  EXPECT_EQ(defaults->config.access.loopback_role, Role::kReader);
+  const auto result = ParseFile(
+      "socket-mode = 0606\nsocket-group = 1\nsocket-role = reader\n"
+      "loopback-role = operator\n");
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->config.socket_mode, 0606);
+  EXPECT_EQ(result->config.socket_group, "1");
+  EXPECT_EQ(result->config.access.unix_role, Role::kReader);
+  EXPECT_EQ(result->config.access.loopback_role, Role::kOperator);
+  EXPECT_TRUE(Parse({"--socket-group", "root"}).ok());
+}
+
+TEST_F(ConfigTest, ChangesAreToldAndLiveOnesTaken) {
+  const auto running = ParseFile("slow-threads = 2\nlog-level = info\n");
+  const auto read = ParseFile(
+      "slow-threads = 3\nlog-level = debug\ntls-reader = cn:a\n"
+      "tls-reader = cn:b\noperator-calls-per-minute = 7\n"
+      "max-call-seconds = 2\nquick-interval-seconds = 60\n"
+      "loopback-role = operator\ndrain-seconds = 1\n");
+  ASSERT_TRUE(running.ok() && read.ok()) << read.status();
+  std::vector<std::string> told;
+  for (const ConfigChange& change : Changes(running->config, read->config)) {
+    told.push_back(absl::StrCat(change.option, "=", change.value,
+                                change.live ? "" : " (restart)"));
+  }
+  EXPECT_THAT(told, ::testing::UnorderedElementsAre(
+                        "slow-threads=3 (restart)", "log-level=debug",
+                        "tls-reader=cn:a,cn:b", "operator-calls-per-minute=7",
+                        "max-call-seconds=2", "quick-interval-seconds=60",
+                        "loopback-role=operator", "drain-seconds=1"));
+  const Config taken = WithLiveOptions(running->config, read->config);
+  EXPECT_EQ(taken.slow_threads, 2);
+  EXPECT_EQ(taken.log_level, LogLevel::kDebug);
+  EXPECT_EQ(taken.access.readers.size(), 2u);
+  EXPECT_EQ(taken.access.operator_calls_per_minute, 7);
+  EXPECT_EQ(taken.access.most_time, absl::Seconds(2));
+  EXPECT_EQ(taken.access.loopback_role, Role::kOperator);
+  EXPECT_EQ(taken.quick_interval, absl::Minutes(1));
+  EXPECT_EQ(taken.drain, absl::Seconds(1));
+  const auto left = Changes(taken, read->config);
+  ASSERT_EQ(left.size(), 1u);
+  EXPECT_EQ(left[0].option, "slow-threads");
+  // What is gone from the file is gone.
+  EXPECT_TRUE(WithLiveOptions(taken, running->config).access.readers.empty());
 }
 
 TEST_F(ConfigTest, OptionGivenTwiceIsRefused) {

@@ -57,15 +57,24 @@ class Child {
 
 void Tell(int pipe, char letter) { EXPECT_EQ(write(pipe, &letter, 1), 1); }
 
+using Event = SignalThread::Event;
+
+// The event that comes next.
+Event Next(SignalThread& signals) {
+  return signals.Wait(absl::InfiniteDuration());
+}
+
 TEST(Signals, FirstOneAsksToStopAndTheThreadEndsWithItsOwner) {
   for (const int number : {SIGTERM, SIGINT}) {
     const Child child([&](SignalThread& signals, int pipe) {
       Tell(pipe, 'r');
-      Tell(pipe, signals.WaitForStop() == number ? 'y' : 'n');
+      Tell(pipe, Next(signals) == Event::kStop ? 'y' : 'n');
+      Tell(pipe, Next(signals) == Event::kStop ? 'y' : 'n');
     });
     EXPECT_EQ(child.Next(), 'r');
     child.Send(number);
     EXPECT_EQ(child.Next(), 'y');
+    EXPECT_EQ(child.Next(), 'y') << "for good";
     EXPECT_EQ(child.Wait(), 0);
   }
 }
@@ -73,7 +82,7 @@ TEST(Signals, FirstOneAsksToStopAndTheThreadEndsWithItsOwner) {
 TEST(Signals, SecondOneEndsTheProcessAtOnceWhateverItDoes) {
   const Child child([](SignalThread& signals, int pipe) {
     Tell(pipe, 'r');
-    signals.WaitForStop();
+    Next(signals);
     Tell(pipe, 's');
     pause();  // a drain that never ends
   });
@@ -86,14 +95,29 @@ TEST(Signals, SecondOneEndsTheProcessAtOnceWhateverItDoes) {
   EXPECT_EQ(WEXITSTATUS(status), 128 + SIGINT);
 }
 
+TEST(Signals, HangUpAsksToReadTheConfigurationAgain) {
+  const Child child([](SignalThread& signals, int pipe) {
+    Tell(pipe, signals.Wait(absl::ZeroDuration()) == Event::kNone ? 'y' : 'n');
+    for (const Event event : {Event::kReload, Event::kReload, Event::kStop}) {
+      Tell(pipe, Next(signals) == event ? 'y' : 'n');
+    }
+  });
+  EXPECT_EQ(child.Next(), 'y');
+  for (const int number : {SIGHUP, SIGHUP, SIGTERM}) {
+    child.Send(number);
+    EXPECT_EQ(child.Next(), 'y');
+  }
+  EXPECT_EQ(child.Wait(), 0);
+}
+
 TEST(Signals, OthersDoNotStopIt) {
   const Child child([](SignalThread& signals, int pipe) {
     Tell(pipe, 'r');
-    Tell(pipe, signals.WaitForStop() == SIGTERM ? 'y' : 'n');
+    Tell(pipe, Next(signals) == Event::kStop ? 'y' : 'n');
   });
   EXPECT_EQ(child.Next(), 'r');
-  child.Send(SIGHUP);
   child.Send(SIGPIPE);
+  child.Send(SIGUSR1);
   child.Send(SIGUSR2);  // from outside: not the end of the thread
   child.Send(SIGTERM);
   EXPECT_EQ(child.Next(), 'y');

@@ -2,12 +2,14 @@
 #include "server/daemon/unix_socket.h"
 
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/temp_folder.h"
@@ -71,6 +73,33 @@ TEST_F(UnixSocketTest, MissingFolderIsNamed) {
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("there is no folder " + folder_.File("no")));
+}
+
+TEST_F(UnixSocketTest, GroupsAreFoundByNameAndByNumber) {
+  EXPECT_EQ(FindGroup("root"), gid_t{0});
+  EXPECT_EQ(FindGroup("12345"), gid_t{12345});
+  for (const char* odd : {"", "no such group", "-1", "4294967295", "1e3"}) {
+    EXPECT_EQ(FindGroup(odd), std::nullopt) << odd;
+  }
+}
+
+TEST_F(UnixSocketTest, SocketIsGivenToAGroup) {
+  const int s = Bind(path_, true);
+  // Its own: what every user may.
+  EXPECT_TRUE(GiveToGroup(path_, absl::StrCat(getegid())).ok());
+  EXPECT_EQ(GiveToGroup(path_, "no such group").code(),
+            absl::StatusCode::kNotFound);
+  const absl::Status gone =
+      GiveToGroup(folder_.File("gone"), absl::StrCat(getegid()));
+  EXPECT_EQ(gone.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(gone.message()), HasSubstr("cannot give "));
+  if (geteuid() == 0) {
+    EXPECT_TRUE(GiveToGroup(path_, "12345").ok());
+    struct stat info = {};
+    EXPECT_EQ(stat(path_.c_str(), &info), 0);
+    EXPECT_EQ(info.st_gid, gid_t{12345});
+  }
+  close(s);
 }
 
 }  // namespace

@@ -100,6 +100,7 @@ TEST_F(CollectorTest, WritesTheProfileInUse) {
                          HasSubstr("\",fabric=\"nvlink\"} 1"))));
   for (const std::string& line : {
            std::string("fabricwise_build_info{version=\"1.2.3\"} 1"),
+           std::string("fabricwise_config_read_well 1"),
            std::string("fabricwise_profile_loaded 1"),
            std::string("fabricwise_profile_as_of_timestamp_seconds 2000"),
            std::string("fabricwise_profile_oldest_timestamp_seconds 500"),

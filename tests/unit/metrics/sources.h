@@ -47,6 +47,7 @@ inline MetricSources Sources(const RequestMetrics* requests,
   };
   sources.stored_measurements = [] { return int64_t{42}; };
   sources.requests = requests;
+  sources.config_read_well = [] { return true; };
   sources.measuring = [] {
     MeasuringFacts facts;
     facts.worker_installed = true;
