@@ -64,28 +64,40 @@ struct ImportFlags {
   std::string out;
   ImportOptions options;
   std::string gpu_name, op, time;
-  std::optional<int64_t> gpus, int4_group;
+  std::optional<int64_t> gpus, compute_capability, nvlinks, int4_group;
   std::optional<double> gpu_memory_gb;
-  int origin = -1;
+  int origin = -1, peer_access = -1;  // -1: not said
   bool allow_other_node = false;
 };
+
+absl::Status CheckFlag(absl::string_view name, std::optional<int64_t> value,
+                       int64_t low, int64_t high) {
+  if (!value || (*value >= low && *value <= high)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, " is ", *value, "; allowed: ", low, " to ", high));
+}
 
 // What the flags say of the GPUs; none: what the files say.
 absl::StatusOr<std::vector<Gpu>> GpusOf(const ImportFlags& flags) {
   if (!flags.gpus) {
-    if (flags.gpu_name.empty() && !flags.gpu_memory_gb) {
+    if (flags.gpu_name.empty() && !flags.gpu_memory_gb &&
+        !flags.compute_capability && !flags.nvlinks && flags.peer_access < 0) {
       return std::vector<Gpu>();
     }
     return absl::InvalidArgumentError(
-        "--gpus is required with --gpu-name and --gpu-memory-gb");
+        "--gpus is required with --gpu-name, --gpu-memory-gb, "
+        "--compute-capability, --peer-access and --nvlinks");
   }
   constexpr int64_t kMostGpus = 1024;
-  if (*flags.gpus < 1 || *flags.gpus > kMostGpus) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--gpus is ", *flags.gpus, "; allowed: 1 to ", kMostGpus));
-  }
+  RETURN_IF_ERROR(CheckFlag("--gpus", flags.gpus, 1, kMostGpus));
+  // Two digits at the least, and room for a generation with two of its own.
+  constexpr int64_t kLeastCapability = 10, kMostCapability = 999;
+  RETURN_IF_ERROR(CheckFlag("--compute-capability", flags.compute_capability,
+                            kLeastCapability, kMostCapability));
   Gpu gpu;
   gpu.name = flags.gpu_name;
+  gpu.compute_capability =
+      static_cast<int>(flags.compute_capability.value_or(0));
   if (flags.gpu_memory_gb) {
     constexpr double kMostGigabytes = 1e5;
     constexpr double kGigabyte = 1e9;
@@ -99,9 +111,28 @@ absl::StatusOr<std::vector<Gpu>> GpusOf(const ImportFlags& flags) {
   return std::vector<Gpu>(static_cast<size_t>(*flags.gpus), gpu);
 }
 
+// What the flags say of the ways between the GPUs, the same for each pair.
+absl::Status SetWays(const ImportFlags& flags, Fingerprint* node) {
+  const size_t count = node->gpus.size();
+  if (flags.peer_access >= 0) {
+    node->peer_access.assign(count,
+                             std::vector<bool>(count, flags.peer_access != 0));
+    for (size_t i = 0; i < count; ++i) node->peer_access[i][i] = true;
+  }
+  constexpr int64_t kMostNvlinks = 64;  // of one GPU there are 18 today
+  RETURN_IF_ERROR(CheckFlag("--nvlinks", flags.nvlinks, 0, kMostNvlinks));
+  if (flags.nvlinks) {
+    node->nvlinks.assign(
+        count, std::vector<int>(count, static_cast<int>(*flags.nvlinks)));
+    for (size_t i = 0; i < count; ++i) node->nvlinks[i][i] = 0;
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ImportOptions> OptionsOf(const ImportFlags& flags) {
   ImportOptions options = flags.options;
   ASSIGN_OR_RETURN(options.fingerprint.gpus, GpusOf(flags));
+  RETURN_IF_ERROR(SetWays(flags, &options.fingerprint));
   std::sort(options.fingerprint.nccl_environment.begin(),
             options.fingerprint.nccl_environment.end());
   for (const std::string& variable : options.fingerprint.nccl_environment) {
@@ -222,6 +253,13 @@ void AddImport(CLI::App& app, Session& session) {
   AddNumber(*command, "--gpus", &flags->gpus, "GPUs of the node");
   AddNumber(*command, "--gpu-memory-gb", &flags->gpu_memory_gb,
             "Memory of each, in 1e9 bytes");
+  AddNumber(*command, "--compute-capability", &flags->compute_capability,
+            "Of each, as 90 for sm_90");
+  AddChoice(*command, "--peer-access", &flags->peer_access,
+            {{"all", 1}, {"none", 0}},
+            "Whether the GPUs reach each other's memory (default: not known)");
+  AddNumber(*command, "--nvlinks", &flags->nvlinks,
+            "NVLinks from each GPU to each other (default: not known)");
   command->add_option("--fabric", flags->options.fingerprint.fabric,
                       "A label for how the GPUs reach each other");
   command
@@ -255,8 +293,8 @@ void AddImport(CLI::App& app, Session& session) {
       "Examples:\n"
       "  fabricwise profile import my-node.json --target 127.0.0.1:7410\n"
       "  fabricwise profile import all_reduce.json gemm.csv --name my-node "
-      "--gpu-name \"NVIDIA H200\" --gpus 2 --gpu-memory-gb 150 --out "
-      "my-node.json");
+      "--gpu-name \"NVIDIA H200\" --gpus 2 --gpu-memory-gb 150 "
+      "--peer-access all --nvlinks 18 --out my-node.json");
   command->callback([flags, &session] {
     session.action = [flags, &session] { return RunImport(*flags, session); };
   });

@@ -23,8 +23,9 @@ h200() {
     "$node/gemm.csv" "$node/experts.csv" "$node/memory.csv" \
     --name "h200x2-$fabric" --out "$out/h200x2-$fabric.json" \
     --gpus 2 --gpu-name "NVIDIA H200" --gpu-memory-gb "$h200_gb" \
+    --compute-capability 90 --peer-access all --nvlinks 18 \
     --fabric "$label" --time 2026-11-29T00:00:00Z \
-    --note "One host with two H200, measured on 2026-11-29; $path. One box makes three fabrics by NCCL's environment." \
+    --note "One host with two H200, measured on 2026-11-29; $path. One box makes three fabrics by NCCL's environment; the GPUs have peer access and 18 NVLinks in all of them." \
     --note "Collectives: nccl-tests 2.19.6 -g 2 -d half -n 20 -c 0, in a CUDA graph (-G 5) and eager; out of place, means, not verified, no spread recorded." \
     --note "Products, routed experts (bf16, uniform routing), memory and graph node: CUDA kernels, medians with their interquartile range; the same in all three profiles, since no fabric is in them. Of their time only the day is known." \
     --note "GPU memory is NVML's total of the model (143771 MiB), not read by the runs. NVLink multicast was off (NCCL_NVLS_ENABLE=0). Attention was not measured."
@@ -53,6 +54,7 @@ CSV
   --name seed-8x-rtx-pro-6000 --out "$out/seed-8x-rtx-pro-6000.json" \
   --origin measured --gpus 8 \
   --gpu-name "NVIDIA RTX PRO 6000 Blackwell" --gpu-memory-gb "$rtx_gb" \
+  --nvlinks 0 \
   --fabric pcie \
   --note "Eight GPUs on PCIe without NVLink, as published with a profile of Kimi-K2.5 INT4: all-reduce of 14 KiB 78 us (in a burst), all-to-all of 14 KiB to each peer 19 to 25 us, of 224 KiB to each peer 1007 us. When they were measured was not published, nor NCCL's version." \
   --note "Three points and nothing else: it answers what collectives cost near these sizes. An all-reduce above 56 KiB, an all-to-all above 7 MiB, other collectives, other groups than all eight GPUs, and everything that computes (products, experts, attention, memory) are not answerable from it." \

@@ -50,6 +50,11 @@ absl::StatusOr<Imported> ImportOne(const std::string& name,
                       absl::StrCat(content.size(), " bytes"),
                       absl::StrCat("at most ", kMaxImportBytes));
   }
+  // A byte order mark, as some editors and spreadsheets put before UTF-8.
+  constexpr absl::string_view kMark = "\xEF\xBB\xBF";
+  if (absl::StartsWith(content, kMark)) {
+    return ImportOne(name, content.substr(kMark.size()), hints);
+  }
   const absl::string_view text = absl::StripLeadingAsciiWhitespace(content);
   if (text.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(name, ": is empty"));

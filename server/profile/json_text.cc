@@ -77,8 +77,12 @@ absl::StatusOr<json> ParseJsonObject(absl::string_view what,
   try {
     object = json::parse(text.begin(), text.end(), watch);
   } catch (const json::parse_error& error) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        what, " is not JSON: error at byte ", error.byte, " of ", text.size()));
+    return absl::InvalidArgumentError(
+        error.byte > text.size()
+            ? absl::StrCat(what, " is not JSON: it ends after ", text.size(),
+                           " bytes, before its object does")
+            : absl::StrCat(what, " is not JSON: error at byte ", error.byte,
+                           " of ", text.size()));
   } catch (const json::exception&) {
     // The one other kind while parsing: a number beyond what a double holds.
     return absl::InvalidArgumentError(

@@ -166,6 +166,39 @@ TEST_F(LocalServiceTest, ImportMakesAProfileOfTables) {
   EXPECT_THAT(shown.out, HasSubstr("by hand"));
 }
 
+TEST_F(LocalServiceTest, ImportTakesWhatIsKnownOfTheNode) {
+  ASSERT_TRUE(
+      WriteFile(Path("memory.csv"), "op,bytes,time_us\nread,1048576,1.5\n")
+          .ok());
+  const auto node = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {
+        "profile", "import", Path("memory.csv"), "--name", "mine", "--gpus",
+        "3",       "--out",  Path("mine.json")};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    Result made = RunClientWith(arguments);
+    EXPECT_EQ(made.code, kAnswered) << made.err;
+    return ReadProfile("mine.json",
+                       ReadFile(Path("mine.json"), 1 << 20).value())
+        ->fingerprint;
+  };
+  const Fingerprint known = node({"--compute-capability", "90", "--peer-access",
+                                  "all", "--nvlinks", "18"});
+  EXPECT_EQ(known.gpus[2].compute_capability, 90);
+  EXPECT_EQ(known.peer_access, std::vector(3, std::vector<bool>(3, true)));
+  EXPECT_EQ(known.nvlinks, (std::vector<std::vector<int>>{
+                               {0, 18, 18}, {18, 0, 18}, {18, 18, 0}}));
+  const Fingerprint apart = node({"--peer-access", "none", "--nvlinks", "0"});
+  EXPECT_EQ(
+      apart.peer_access,
+      (std::vector<std::vector<bool>>{
+          {true, false, false}, {false, true, false}, {false, false, true}}));
+  EXPECT_EQ(apart.nvlinks, std::vector(3, std::vector<int>(3, 0)));
+  const Fingerprint unsaid = node({});
+  EXPECT_TRUE(unsaid.peer_access.empty());
+  EXPECT_TRUE(unsaid.nvlinks.empty());
+  EXPECT_EQ(unsaid.gpus[0].compute_capability, 0);
+}
+
 TEST_F(LocalServiceTest, ImportTakesAProfileFileAsItIs) {
   Result taken = RunClientWith(
       {"profile", "import", Path("small.json"), "--out", Path("taken.json")});
@@ -197,6 +230,15 @@ TEST_F(LocalServiceTest, ImportRefusesOddFlagsAndFiles) {
       RunClientWith({"profile", "import", Path("odd.csv"), "--out", out}).err,
       HasSubstr("--name is required"));
   EXPECT_THAT(refusal({"--out", out}), HasSubstr("odd.csv"));
+  EXPECT_THAT(refusal({"--out", out, "--nvlinks", "4"}),
+              HasSubstr("--gpus is required"));
+  EXPECT_THAT(refusal({"--out", out, "--gpus", "2", "--nvlinks", "-1"}),
+              HasSubstr("--nvlinks is -1; allowed: 0 to 64"));
+  EXPECT_THAT(
+      refusal({"--out", out, "--gpus", "2", "--compute-capability", "9"}),
+      HasSubstr("--compute-capability is 9; allowed: 10 to 999"));
+  EXPECT_THAT(refusal({"--out", out, "--gpus", "2", "--peer-access", "some"}),
+              HasSubstr("\"some\"; allowed: all, none"));
   EXPECT_THAT(refusal({"--out", out, "--gpus", "0"}),
               HasSubstr("--gpus is 0; allowed: 1 to 1024"));
   EXPECT_THAT(refusal({"--out", out, "--gpu-name", "GPU"}),

@@ -301,6 +301,21 @@ TEST(AssembleProfile, TakesTheNodeOfAnotherProfile) {
                 "p.json: the GPU is 'NVIDIA H200'");
 }
 
+TEST(AssembleProfile, TakesFilesThatBeginWithAByteOrderMark) {
+  const std::string mark = "\xEF\xBB\xBF";
+  const auto table = AssembleProfile(
+      {.name = "x"},
+      {{"m.csv", mark + "op,bytes,time_us\nread,1048576,1.5\n"}});
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_THAT(table->measurements, SizeIs(1));
+  const auto profile =
+      AssembleProfile({.name = "x"}, {{"p.json", mark + WriteProfile(*table)}});
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  EXPECT_THAT(profile->measurements, SizeIs(1));
+  ExpectRefused(AssembleProfile({.name = "x"}, {{"e.csv", mark}}).status(),
+                "e.csv: is empty");
+}
+
 TEST(AssembleProfile, RefusesWhatIsNoMeasuredFile) {
   const auto assemble = [](const std::string& content) {
     return AssembleProfile({.name = "x"}, {{"a/b.txt", content}}).status();

@@ -64,8 +64,13 @@ TEST(ModelFileTest, BytesThatAreNotUtf8PrintAsReplacements) {
 
 TEST(ModelFileTest, RefusalsNameKeyValueAndWhatIsAllowed) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"", "the model file is not JSON: error at byte 1 of 0"},
-      {"{\"name\": ", "the model file is not JSON: error at byte 10 of 9"},
+      {"",
+       "the model file is not JSON: it ends after 0 bytes, before its "
+       "object does"},
+      {"{\"name\": ",
+       "the model file is not JSON: it ends after 9 bytes, before its object "
+       "does"},
+      {"{\"name\": ?}", "the model file is not JSON: error at byte 10 of 11"},
       {"[]", "the model file is array; allowed: a JSON object"},
       {"{}", "model.hidden_size is 0; allowed: 1 to 16777216"},
       {With("64", "1e999"), "the model file has a number out of range"},
