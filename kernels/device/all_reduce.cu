@@ -95,73 +95,83 @@ __device__ size_t First() {
 }
 __device__ size_t Step() { return static_cast<size_t>(gridDim.x) * kThreads; }
 
-__global__ void __launch_bounds__(kThreads)
-    OneShot(PeerBuffers peers, const Word* in, Word* out, size_t count) {
-  const uint32_t epoch = Epoch(peers);
-  const Mail mail{peers, epoch, peers.max_bytes / sizeof(Word)};
-  for (size_t i = First(); i < count; i += Step()) {
-    const Word own = in[i];
+// One call of one block: its letters and how many words it goes through.
+struct Exchange {
+  const PeerBuffers& peers;
+  Mail mail;
+  size_t words;  // of what this rank sends to each, or sums up
+
+  // Does `each(i)` for this thread's words and counts the call.
+  template <typename Each>
+  __device__ void ForEach(Each each) const {
+    for (size_t i = First(); i < words; i += Step()) each(i);
+    Finish(peers, mail.epoch);
+  }
+  // To every peer in phase `phase`, beginning with the next one, so that no two
+  // write to the same rank at once.
+  template <typename WordFor>
+  __device__ void PostToPeers(int phase, size_t i, WordFor word_for) const {
     for (int hop = 1; hop < peers.ranks; ++hop) {
       const int to = (peers.rank + hop) % peers.ranks;
-      Post(mail.Box(to, 0, peers.rank, i), own, epoch);
+      Post(mail.Box(to, phase, peers.rank, i), word_for(to), mail.epoch);
     }
+  }
+  __device__ Word AwaitFrom(int from, int phase, size_t i) const {
+    return Await(mail.Box(peers.rank, phase, from, i), mail.epoch);
+  }
+  // Of this rank's `own` and what the others sent, in rank order.
+  __device__ Word SumUp(Word own, size_t i) const {
     Sum sum;
     for (int from = 0; from < peers.ranks; ++from) {
-      sum.Add(from == peers.rank
-                  ? own
-                  : Await(mail.Box(peers.rank, 0, from, i), epoch));
+      sum.Add(from == peers.rank ? own : AwaitFrom(from, 0, i));
     }
-    out[i] = sum.Rounded();
+    return sum.Rounded();
   }
-  Finish(peers, epoch);
+  // out[from, i] from every peer.
+  __device__ void Collect(int phase, size_t i, Word* out) const {
+    for (int hop = 1; hop < peers.ranks; ++hop) {
+      const int from = (peers.rank + hop) % peers.ranks;
+      out[from * words + i] = AwaitFrom(from, phase, i);
+    }
+  }
+};
+
+__device__ Exchange Begin(const PeerBuffers& peers, size_t words) {
+  return {peers, {peers, Epoch(peers), peers.max_bytes / sizeof(Word)}, words};
+}
+
+__global__ void __launch_bounds__(kThreads)
+    OneShot(PeerBuffers peers, const Word* in, Word* out, size_t count) {
+  const Exchange exchange = Begin(peers, count);
+  exchange.ForEach([&](size_t i) {
+    const Word own = in[i];
+    exchange.PostToPeers(0, i, [&](int) { return own; });
+    out[i] = exchange.SumUp(own, i);
+  });
 }
 
 __global__ void __launch_bounds__(kThreads)
     TwoShot(PeerBuffers peers, const Word* in, Word* out, size_t part) {
-  const uint32_t epoch = Epoch(peers);
-  const Mail mail{peers, epoch, peers.max_bytes / sizeof(Word)};
+  const Exchange exchange = Begin(peers, part);
   const size_t own_part = peers.rank * part;
-  for (size_t i = First(); i < part; i += Step()) {
-    for (int hop = 1; hop < peers.ranks; ++hop) {
-      const int to = (peers.rank + hop) % peers.ranks;
-      Post(mail.Box(to, 0, peers.rank, i), in[to * part + i], epoch);
-    }
-    Sum sum;
-    for (int from = 0; from < peers.ranks; ++from) {
-      sum.Add(from == peers.rank
-                  ? in[own_part + i]
-                  : Await(mail.Box(peers.rank, 0, from, i), epoch));
-    }
-    const Word whole = sum.Rounded();
-    for (int hop = 1; hop < peers.ranks; ++hop) {
-      const int to = (peers.rank + hop) % peers.ranks;
-      Post(mail.Box(to, 1, peers.rank, i), whole, epoch);
-    }
+  exchange.ForEach([&](size_t i) {
+    exchange.PostToPeers(0, i, [&](int to) { return in[to * part + i]; });
+    const Word whole = exchange.SumUp(in[own_part + i], i);
+    exchange.PostToPeers(1, i, [&](int) { return whole; });
     out[own_part + i] = whole;
-    for (int hop = 1; hop < peers.ranks; ++hop) {
-      const int from = (peers.rank + hop) % peers.ranks;
-      out[from * part + i] = Await(mail.Box(peers.rank, 1, from, i), epoch);
-    }
-  }
-  Finish(peers, epoch);
+    exchange.Collect(1, i, out);
+  });
 }
 
 __global__ void __launch_bounds__(kThreads)
     AllToAll(PeerBuffers peers, const Word* in, Word* out, size_t part) {
-  const uint32_t epoch = Epoch(peers);
-  const Mail mail{peers, epoch, peers.max_bytes / sizeof(Word)};
-  for (size_t i = First(); i < part; i += Step()) {
-    for (int hop = 1; hop < peers.ranks; ++hop) {
-      const int to = (peers.rank + hop) % peers.ranks;
-      Post(mail.Box(to, 0, peers.rank, i), in[to * part + i], epoch);
-    }
-    out[peers.rank * part + i] = in[peers.rank * part + i];
-    for (int hop = 1; hop < peers.ranks; ++hop) {
-      const int from = (peers.rank + hop) % peers.ranks;
-      out[from * part + i] = Await(mail.Box(peers.rank, 0, from, i), epoch);
-    }
-  }
-  Finish(peers, epoch);
+  const Exchange exchange = Begin(peers, part);
+  const size_t own_part = peers.rank * part;
+  exchange.ForEach([&](size_t i) {
+    exchange.PostToPeers(0, i, [&](int to) { return in[to * part + i]; });
+    out[own_part + i] = in[own_part + i];
+    exchange.Collect(0, i, out);
+  });
 }
 
 cudaError_t Check(const PeerBuffers& peers, int64_t count, int64_t unit) {
