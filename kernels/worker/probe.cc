@@ -41,11 +41,9 @@ std::string NcclVersion() {
                       number % 100);
 }
 
-// Whether a copy of random data from `from` to `to` over peer access arrives.
+// Whether a copy of random data from `from` to `to`, over the access that the
+// driver allows, arrives.
 absl::StatusOr<bool> PeerCopyWorks(Node& node, int from, int to) {
-  int access = 0;
-  RETURN_IF_CUDA_ERROR(cudaDeviceCanAccessPeer(&access, from, to));
-  if (access == 0) return false;
   CurrentDevice current(from);
   const cudaError_t enabled = cudaDeviceEnablePeerAccess(to, 0);
   cudaGetLastError();
@@ -235,7 +233,14 @@ absl::StatusOr<worker::v1::Probe> ProbeNode(const Nvml* nvml) {
     gpu.add_facts(absl::StrCat("nvlinks_down=", nvml->NvlinksDown(bus_id)));
   }
 
-  ASSIGN_OR_RETURN(const std::unique_ptr<Node> node, Node::Create({}));
+  // Checking copies takes a context and memory of every GPU: not beside a job.
+  std::unique_ptr<Node> node;
+  if (std::none_of(probe.gpus().begin(), probe.gpus().end(),
+                   [](const worker::v1::Probe::Gpu& gpu) {
+                     return gpu.foreign_process_count() > 0;
+                   })) {
+    ASSIGN_OR_RETURN(node, Node::Create({}));
+  }
   std::vector<std::vector<int>> links;
   if (nvml != nullptr) links = NvlinkMatrix(*nvml, bus_ids);
   for (int i = 0; i < count; ++i) {
@@ -243,7 +248,12 @@ absl::StatusOr<worker::v1::Probe> ProbeNode(const Nvml* nvml) {
     for (int j = 0; j < count; ++j) {
       bool access = true;
       if (i != j) {
-        ASSIGN_OR_RETURN(access, PeerCopyWorks(*node, i, j));
+        int allowed = 0;
+        RETURN_IF_CUDA_ERROR(cudaDeviceCanAccessPeer(&allowed, i, j));
+        access = allowed != 0;
+        if (access && node != nullptr) {
+          ASSIGN_OR_RETURN(access, PeerCopyWorks(*node, i, j));
+        }
       }
       peers.add_access(access);
       if (!links.empty()) {
