@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/case.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace fabricwise {
@@ -8,6 +10,13 @@ namespace {
 
 absl::StatusOr<std::unique_ptr<Case>> MakeCollectiveCase(
     const CollectiveKey& key, Node& node) {
+  if (key.launch == Launch::kGraphInterleaved) {
+    CollectiveKey alone = key;
+    alone.launch = Launch::kGraph;
+    ASSIGN_OR_RETURN(std::unique_ptr<Case> collective,
+                     MakeCollectiveCase(alone, node));
+    return MakeInterleavedCase(std::move(collective), node);
+  }
   switch (key.implementation) {
     case CollectiveImpl::kNccl:
       return MakeNcclCase(key, node);
@@ -34,7 +43,13 @@ absl::StatusOr<std::unique_ptr<Case>> MakeCase(const MeasurementKey& key,
     return MakeCollectiveCase(*collective, node);
   }
   if (const auto* gemm = std::get_if<GemmKey>(&key)) {
-    return MakeGemmCase(*gemm, node);
+    return MakeGemmCase(*gemm, node, node.devices().front());
+  }
+  if (const auto* experts = std::get_if<ExpertsKey>(&key)) {
+    return MakeExpertsCase(*experts, node);
+  }
+  if (const auto* attention = std::get_if<AttentionKey>(&key)) {
+    return MakeAttentionCase(*attention, node);
   }
   if (const auto* memory = std::get_if<MemoryKey>(&key)) {
     return MakeMemoryCase(*memory, node);

@@ -39,6 +39,13 @@ class Case {
 
   virtual Floor floor() const = 0;
 
+  // What routing put on the GPU, where that is part of the key's meaning.
+  virtual ExpertsObserved experts() const { return {}; }
+
+  // What the operation is enqueued in turn with, if anything: its time alone is
+  // taken off. On the same devices; owned by this case.
+  virtual Case* company() { return nullptr; }
+
   // What the time of one graph replay with `count` operations is divided by.
   virtual double OperationsPerEnqueue() const { return 1; }
 };
@@ -53,8 +60,15 @@ absl::StatusOr<std::unique_ptr<Case>> MakeNcclCase(const CollectiveKey& key,
                                                    Node& node);
 absl::StatusOr<std::unique_ptr<Case>> MakePeerCase(const CollectiveKey& key,
                                                    Node& node);
+absl::StatusOr<std::unique_ptr<Case>> MakeAttentionCase(const AttentionKey& key,
+                                                        Node& node);
+absl::StatusOr<std::unique_ptr<Case>> MakeExpertsCase(const ExpertsKey& key,
+                                                      Node& node);
 absl::StatusOr<std::unique_ptr<Case>> MakeGemmCase(const GemmKey& key,
-                                                   Node& node);
+                                                   Node& node, int device);
+// `collective`, in turn with a product on each of its devices.
+absl::StatusOr<std::unique_ptr<Case>> MakeInterleavedCase(
+    std::unique_ptr<Case> collective, Node& node);
 absl::StatusOr<std::unique_ptr<Case>> MakeMemoryCase(const MemoryKey& key,
                                                      Node& node);
 absl::StatusOr<std::unique_ptr<Case>> MakeLaunchCase(Node& node);

@@ -2,6 +2,7 @@
 #include "kernels/timed_loop.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <random>
 #include <thread>
@@ -81,7 +82,7 @@ class Loop {
         std::ceil(options_.min_sample_seconds / rough),
         static_cast<double>(kMinChain), static_cast<double>(kMaxChain)));
     if (options_.as_nccl_tests > 0) chain_ = options_.as_nccl_tests;
-    const bool graph = options_.launch == Launch::kGraph;
+    const bool graph = options_.launch != Launch::kEager;
     if (graph) RETURN_IF_ERROR(Capture());
     for (int i = 0; i < kWarmUps; ++i) {
       ASSIGN_OR_RETURN(rough, Sample(chain_, graph));
@@ -91,7 +92,7 @@ class Loop {
     const absl::Time begin = absl::Now();
     double clock = -1;
     while (!series.done()) {
-      if (options_.stop != nullptr && *options_.stop) {
+      if (options_.stop && options_.stop()) {
         return absl::CancelledError("asked to stop");
       }
       ASSIGN_OR_RETURN(const double seconds, options_.as_nccl_tests > 0
@@ -219,7 +220,7 @@ class Loop {
         const cudaError_t state = cudaStreamQuery(lane.stream);
         if (state == cudaSuccess) break;
         if (state != cudaErrorNotReady) RETURN_IF_CUDA_ERROR(state);
-        if (options_.stop != nullptr && *options_.stop) {
+        if (options_.stop && options_.stop()) {
           return absl::CancelledError("asked to stop");
         }
         if (absl::Now() > deadline) {
@@ -245,7 +246,12 @@ class Loop {
 
 absl::StatusOr<Statistics> TimeCase(Case& benchmark, Node& node,
                                     const LoopOptions& options) {
-  return Loop(benchmark, node, options).Run();
+  ASSIGN_OR_RETURN(const Statistics statistics,
+                   Loop(benchmark, node, options).Run());
+  if (benchmark.company() == nullptr) return statistics;
+  ASSIGN_OR_RETURN(const Statistics alone,
+                   Loop(*benchmark.company(), node, options).Run());
+  return Difference(statistics, alone);
 }
 
 }  // namespace fabricwise

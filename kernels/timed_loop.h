@@ -3,7 +3,6 @@
 // Times a case: warm up, gate, stamp, work, stamp, release.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <string>
 
@@ -31,14 +30,15 @@ struct LoopOptions {
   // known), and why the sample must not count (empty: it may).
   std::function<double()> sm_clock_hertz;
   std::function<std::string()> disturbed;
-  // Ends the loop early, with CANCELLED.
-  const std::atomic<bool>* stop = nullptr;
+  // Asked all the time: whether to end early, with CANCELLED.
+  std::function<bool()> stop;
 };
 
 // The case's time for one operation: the slowest device's, chained in a CUDA
-// graph or launched one by one. The result is verified before the first sample;
-// DATA_LOSS and no statistics where it is wrong. DEADLINE_EXCEEDED: a sample
-// hung; the node's collectives must be aborted before it is used again.
+// graph or launched one by one, less that of the case's company. The result is
+// verified before the first sample; DATA_LOSS and no statistics where it is
+// wrong. DEADLINE_EXCEEDED: a sample hung; the node's collectives must be
+// aborted before it is used again.
 absl::StatusOr<Statistics> TimeCase(Case& benchmark, Node& node,
                                     const LoopOptions& options);
 

@@ -84,33 +84,154 @@ __device__ float AsFloat(T value) {
   return static_cast<float>(value);
 }
 
+constexpr int kWarp = 32;
+
+struct Terms {
+  float sum = 0, norm = 0;  // of the terms of a product
+};
+
+// All of a warp together; the first lane has the answer.
+template <typename T>
+__device__ Terms Dot(const T* a, const T* b, int64_t k) {
+  float sum = 0, square = 0;
+  for (int64_t i = threadIdx.x % kWarp; i < k; i += kWarp) {
+    const float term = AsFloat(a[i]) * AsFloat(b[i]);
+    sum += term;
+    square += term * term;
+  }
+  for (int step = kWarp / 2; step > 0; step /= 2) {
+    sum += __shfl_down_sync(~0u, sum, step);
+    square += __shfl_down_sync(~0u, square, step);
+  }
+  return {sum, sqrtf(square)};
+}
+
+struct Sample {
+  int64_t row, column;
+};
+
+__device__ Sample Draw(uint64_t seed, int64_t sample, int64_t m, int64_t n) {
+  constexpr int kRowBits = 32;
+  const uint64_t bits = Mix(seed + static_cast<uint64_t>(sample));
+  return {static_cast<int64_t>((bits >> kRowBits) % static_cast<uint64_t>(m)),
+          static_cast<int64_t>((bits & 0xFFFFFFFF) % static_cast<uint64_t>(n))};
+}
+
+// Written so that a NaN counts as wrong.
+__device__ void CheckNear(__nv_bfloat16 value, float expected, float tolerance,
+                          unsigned long long* wrong) {
+  if (threadIdx.x % kWarp != 0) return;
+  if (!(fabsf(__bfloat162float(value) - expected) <= tolerance)) {
+    atomicAdd(wrong, 1ull);
+  }
+}
+
 // A warp an element.
 template <typename T>
 __global__ void CheckProduct(const T* a, const T* w, const __nv_bfloat16* out,
                              int64_t m, int64_t n, int64_t k, int64_t samples,
                              uint64_t seed, float tolerance,
                              unsigned long long* wrong) {
-  constexpr int kWarp = 32;
+  for (int64_t i = First() / kWarp; i < samples; i += Step() / kWarp) {
+    const Sample at = Draw(seed, i, m, n);
+    const Terms terms = Dot(a + at.row * k, w + at.column * k, k);
+    CheckNear(out[at.row * n + at.column], terms.sum, tolerance * terms.norm,
+              wrong);
+  }
+}
+
+__global__ void CheckGrouped(const __nv_bfloat16* a, const __nv_bfloat16* w,
+                             const __nv_bfloat16* out, const int32_t* expert_of,
+                             int64_t rows, int64_t n, int64_t k, bool gated,
+                             int64_t samples, uint64_t seed, float tolerance,
+                             unsigned long long* wrong) {
+  for (int64_t i = First() / kWarp; i < samples; i += Step() / kWarp) {
+    const Sample at = Draw(seed, i, rows, n);
+    const __nv_bfloat16* expert =
+        w + expert_of[at.row] * (gated ? 2 : 1) * n * k;
+    const __nv_bfloat16 value = out[at.row * n + at.column];
+    const Terms first = Dot(a + at.row * k, expert + at.column * k, k);
+    if (!gated) {
+      CheckNear(value, first.sum, tolerance * first.norm, wrong);
+      continue;
+    }
+    const Terms other = Dot(a + at.row * k, expert + (n + at.column) * k, k);
+    const float silu = first.sum / (1.0f + expf(-first.sum));
+    CheckNear(
+        value, silu * other.sum,
+        tolerance * (fabsf(silu) * other.norm + first.norm * fabsf(other.sum)),
+        wrong);
+  }
+}
+
+__global__ void CheckWritten(const __nv_bfloat16* data, int64_t count,
+                             unsigned long long* wrong) {
+  for (int64_t i = First(); i < count; i += Step()) {
+    if (isnan(__bfloat162float(data[i]))) atomicAdd(wrong, 1ull);
+  }
+}
+
+constexpr int kMostValueDim = 512;  // of any decode kernel
+
+// Adds up over a block; all threads get the sum.
+__device__ float BlockSum(float value, float* scratch) {
+  if (threadIdx.x == 0) *scratch = 0;
+  __syncthreads();
+  atomicAdd(scratch, value);
+  __syncthreads();
+  const float sum = *scratch;
+  __syncthreads();
+  return sum;
+}
+
+// A block a head: first the sum of the softmax, then the values by it. Scores
+// of random inputs stay within some tens: their exponentials need no maximum.
+__global__ void CheckAttention(DecodeAttention attention, int value_dim,
+                               uint64_t seed, float tolerance,
+                               unsigned long long* wrong) {
+  __shared__ float expected[kMostValueDim], square[kMostValueDim], scratch;
+  const AttentionShape& shape = attention.shape;
+  const Sample at = Draw(seed, blockIdx.x, shape.batch, shape.q_heads);
+  const int64_t kv_head = at.column / (shape.q_heads / shape.kv_heads);
+  const int64_t head = at.row * shape.q_heads + at.column;
   const int lane = threadIdx.x % kWarp;
-  for (int64_t sample = First() / kWarp; sample < samples;
-       sample += Step() / kWarp) {
-    const uint64_t bits = Mix(seed + static_cast<uint64_t>(sample));
-    const int64_t row = static_cast<int64_t>(bits % static_cast<uint64_t>(m));
-    const int64_t column =
-        static_cast<int64_t>((bits >> 20) % static_cast<uint64_t>(n));
-    float sum = 0, square = 0;
-    for (int64_t i = lane; i < k; i += kWarp) {
-      const float term = AsFloat(a[row * k + i]) * AsFloat(w[column * k + i]);
-      sum += term;
-      square += term * term;
+  const auto row = [&](int64_t token) {
+    return (at.row * shape.context_tokens + token) * shape.kv_heads + kv_head;
+  };
+  const auto weight = [&](int64_t token) {
+    const Terms terms =
+        Dot(attention.q + head * shape.qk_dim,
+            attention.k + row(token) * shape.qk_dim, shape.qk_dim);
+    return expf(attention.scale * __shfl_sync(~0u, terms.sum, 0));
+  };
+  for (int i = threadIdx.x; i < value_dim; i += kThreads) {
+    expected[i] = square[i] = 0;
+  }
+  float own = 0;
+  for (int64_t token = threadIdx.x / kWarp; token < shape.context_tokens;
+       token += kThreads / kWarp) {
+    const float of = weight(token);
+    if (lane == 0) own += of;
+  }
+  const float sum = BlockSum(own, &scratch);
+  const __nv_bfloat16* v = shape.latent ? attention.k : attention.v;
+  for (int64_t token = threadIdx.x / kWarp; token < shape.context_tokens;
+       token += kThreads / kWarp) {
+    const float share = weight(token) / sum;
+    for (int i = lane; i < value_dim; i += kWarp) {
+      const float term =
+          share * __bfloat162float(v[row(token) * shape.qk_dim + i]);
+      atomicAdd(&expected[i], term);
+      atomicAdd(&square[i], term * term);
     }
-    for (int step = kWarp / 2; step > 0; step /= 2) {
-      sum += __shfl_down_sync(~0u, sum, step);
-      square += __shfl_down_sync(~0u, square, step);
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < value_dim; i += kThreads) {
+    const float miss = fabsf(
+        __bfloat162float(attention.out[head * value_dim + i]) - expected[i]);
+    if (!(miss <= tolerance * (sqrtf(square[i]) + fabsf(expected[i])))) {
+      atomicAdd(wrong, 1ull);
     }
-    if (lane != 0) continue;
-    const float miss = fabsf(__bfloat162float(out[row * n + column]) - sum);
-    if (!(miss <= tolerance * sqrtf(square))) atomicAdd(wrong, 1ull);
   }
 }
 
@@ -151,7 +272,7 @@ cudaError_t LaunchCheckProduct(const void* a, const void* w,
                                int64_t k, bool fp8, int64_t samples,
                                uint64_t seed, float tolerance,
                                unsigned long long* wrong, cudaStream_t stream) {
-  const int blocks = Blocks(samples * 32);
+  const int blocks = Blocks(samples * kWarp);
   if (fp8) {
     CheckProduct<<<blocks, kThreads, 0, stream>>>(
         static_cast<const __nv_fp8_e4m3*>(a),
@@ -163,6 +284,34 @@ cudaError_t LaunchCheckProduct(const void* a, const void* w,
         static_cast<const __nv_bfloat16*>(w), out, m, n, k, samples, seed,
         tolerance, wrong);
   }
+  return cudaGetLastError();
+}
+
+cudaError_t LaunchCheckGrouped(const __nv_bfloat16* a, const __nv_bfloat16* w,
+                               const __nv_bfloat16* out,
+                               const int32_t* expert_of, int64_t rows,
+                               int64_t n, int64_t k, bool gated,
+                               int64_t samples, uint64_t seed, float tolerance,
+                               unsigned long long* wrong, cudaStream_t stream) {
+  CheckGrouped<<<Blocks(samples * kWarp), kThreads, 0, stream>>>(
+      a, w, out, expert_of, rows, n, k, gated, samples, seed, tolerance, wrong);
+  return cudaGetLastError();
+}
+
+cudaError_t LaunchCheckAttention(const DecodeAttention& attention, int samples,
+                                 uint64_t seed, float tolerance,
+                                 unsigned long long* wrong,
+                                 cudaStream_t stream) {
+  const int value_dim = ValueDim(attention.shape);
+  if (value_dim > kMostValueDim) return cudaErrorInvalidValue;
+  CheckAttention<<<samples, kThreads, 0, stream>>>(attention, value_dim, seed,
+                                                   tolerance, wrong);
+  return cudaGetLastError();
+}
+
+cudaError_t LaunchCheckWritten(const __nv_bfloat16* data, int64_t count,
+                               unsigned long long* wrong, cudaStream_t stream) {
+  CheckWritten<<<Blocks(count), kThreads, 0, stream>>>(data, count, wrong);
   return cudaGetLastError();
 }
 

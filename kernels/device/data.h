@@ -10,6 +10,8 @@
 
 #include <cstdint>
 
+#include "kernels/device/attention.h"
+
 namespace fabricwise {
 
 // data[i] = element offset + i of `rank`.
@@ -40,6 +42,29 @@ cudaError_t LaunchCheckProduct(const void* a, const void* w,
                                const __nv_bfloat16* out, int64_t m, int64_t n,
                                int64_t k, bool fp8, int64_t samples,
                                uint64_t seed, float tolerance,
+                               unsigned long long* wrong, cudaStream_t stream);
+
+// The same for rows that each have an expert's weights: expert_of[rows],
+// w[experts, n, k]. Gated: w[experts, 2n, k], out = SiLU(a x w[.., :n, ..]^T) x
+// (a x w[.., n:, ..]^T), its tolerance times the norms that either factor
+// brings in.
+cudaError_t LaunchCheckGrouped(const __nv_bfloat16* a, const __nv_bfloat16* w,
+                               const __nv_bfloat16* out,
+                               const int32_t* expert_of, int64_t rows,
+                               int64_t n, int64_t k, bool gated,
+                               int64_t samples, uint64_t seed, float tolerance,
+                               unsigned long long* wrong, cudaStream_t stream);
+
+// Adds to *wrong the elements of `samples` drawn heads' outputs that are
+// further from attention in fp32 than `tolerance` times their size and the norm
+// of their terms.
+cudaError_t LaunchCheckAttention(const DecodeAttention& attention, int samples,
+                                 uint64_t seed, float tolerance,
+                                 unsigned long long* wrong,
+                                 cudaStream_t stream);
+
+// Adds to *wrong the elements that are NaN, as poison is.
+cudaError_t LaunchCheckWritten(const __nv_bfloat16* data, int64_t count,
                                unsigned long long* wrong, cudaStream_t stream);
 
 }  // namespace fabricwise

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
 namespace fabricwise {
 namespace {
 
@@ -75,6 +78,23 @@ Statistics SampleSeries::Summary() const {
   statistics.iqr_seconds = Quantile(samples_, 0.75) - Quantile(samples_, 0.25);
   statistics.p99_seconds = Quantile(samples_, 0.99);
   return statistics;
+}
+
+absl::StatusOr<Statistics> Difference(const Statistics& both,
+                                      const Statistics& alone) {
+  Statistics left = both;
+  left.median_seconds = both.median_seconds - alone.median_seconds;
+  if (left.median_seconds <= 0) {
+    return absl::AbortedError(absl::StrCat(both.median_seconds, " s together, ",
+                                           alone.median_seconds,
+                                           " s without: nothing is left"));
+  }
+  left.iqr_seconds = std::hypot(both.iqr_seconds, alone.iqr_seconds);
+  left.p99_seconds =
+      std::max(left.median_seconds, both.p99_seconds - alone.median_seconds);
+  left.stop_reason = std::max(both.stop_reason, alone.stop_reason);
+  left.verified = both.verified && alone.verified;
+  return left;
 }
 
 }  // namespace fabricwise

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "server/domain/measurement.h"
 
 namespace fabricwise {
@@ -44,6 +45,12 @@ class SampleSeries {
   double last_spread_ = -1;
   size_t last_look_ = 0;
 };
+
+// What is left of `both` when `alone` is taken off: of the medians and tails
+// the difference, of the spreads the root of the squares' sum; the worse of the
+// two reasons to end. ABORTED where nothing is left.
+absl::StatusOr<Statistics> Difference(const Statistics& both,
+                                      const Statistics& alone);
 
 // By linear interpolation between order statistics; `ascending` not empty.
 double Quantile(const std::vector<double>& ascending, double share);

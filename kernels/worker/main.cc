@@ -31,12 +31,14 @@ constexpr char kUsage[] =
   fabricwise-worker --probe
       prints the node: GPUs, peer access (checked), NVLink, PCIe, versions
   fabricwise-worker run OP [--gpus 0,1] [--impl nccl|one_shot|two_shot]
-      [--launch graph|eager] [--min BYTES] [--max BYTES] [--refine]
+      [--launch graph|eager|graph+gemm] [--min BYTES] [--max BYTES] [--refine]
       [--as-nccl-tests]
       prints a table; OP: all_reduce, all_gather, reduce_scatter, all_to_all,
       send_recv, read, copy
   fabricwise-worker run KEY...
-      the same for keys such as gemm/bf16/m16n4096k4096 or launch/graph_node
+      the same for keys such as gemm/bf16/m16n4096k4096, launch/graph_node,
+      experts/bf16/h2048i768e128k8/tp1ep1/t64 or
+      attention/gqa/bf16/b8q1c2048/h32kv8d128
   fabricwise-worker
       with a plan on standard input and descriptor 3 open, as the daemon runs it
 )";
@@ -153,15 +155,13 @@ absl::StatusOr<std::vector<MeasurementKey>> KeysOf(const ByHand& by_hand,
   return keys;
 }
 
-// Bytes of a key's algorithm bandwidth, as nccl-tests counts them.
-double SizeOf(const MeasurementKey& key) {
-  if (const auto* collective = std::get_if<CollectiveKey>(&key)) {
-    return static_cast<double>(collective->size_bytes);
-  }
-  if (const auto* memory = std::get_if<MemoryKey>(&key)) {
-    return static_cast<double>(memory->size_bytes);
-  }
-  return 0;
+// Bytes of the bandwidth in the table: a collective's size, as nccl-tests
+// counts its algorithm bandwidth; else what must pass through memory.
+double BytesOf(const Measured& measured) {
+  const auto* collective =
+      std::get_if<CollectiveKey>(&measured.measurement.key);
+  return collective != nullptr ? static_cast<double>(collective->size_bytes)
+                               : measured.floor.memory_bytes;
 }
 
 const char* Reason(StopReason reason) {
@@ -190,18 +190,19 @@ int RunByHand(const std::vector<std::string>& arguments) {
   if (!keys.ok()) return Complain(std::string(keys.status().message()));
   const auto nvml = Nvml::Load();
 
-  std::printf("%-44s%12s%9s%11s%11s%7s%5s  %s\n", "key", "median us", "iqr us",
-              "p99 us", "GB/s", "n", "out", "ended");
+  std::printf("%-44s%12s%9s%11s%11s%9s%7s%5s  %s\n", "key", "median us",
+              "iqr us", "p99 us", "GB/s", "TFLOP/s", "n", "out", "ended");
   const MeasureSink sink{
       .result =
-          [](const Measurement& measurement, absl::Duration) {
-            const Statistics& s = measurement.statistics;
-            constexpr double kMicro = 1e6, kGiga = 1e-9;
-            std::printf("%-44s%12.3f%9.3f%11.3f%11.2f%7d%5d  %s\n",
-                        ToString(measurement.key).c_str(),
+          [](const Measured& measured) {
+            const Statistics& s = measured.measurement.statistics;
+            constexpr double kMicro = 1e6, kGiga = 1e-9, kTera = 1e-12;
+            std::printf("%-44s%12.3f%9.3f%11.3f%11.2f%9.2f%7d%5d  %s\n",
+                        ToString(measured.measurement.key).c_str(),
                         s.median_seconds * kMicro, s.iqr_seconds * kMicro,
                         s.p99_seconds * kMicro,
-                        SizeOf(measurement.key) / s.median_seconds * kGiga,
+                        BytesOf(measured) / s.median_seconds * kGiga,
+                        measured.floor.operations / s.median_seconds * kTera,
                         static_cast<int>(s.samples),
                         static_cast<int>(s.discarded), Reason(s.stop_reason));
             std::fflush(stdout);

@@ -19,6 +19,10 @@ namespace {
 // however many keys are still to come.
 constexpr double kMostSeconds = 1.0, kLeastSeconds = 0.02;
 
+// Between looks for other processes during a key: of the 250 ms in which a run
+// yields, the rest is for the sample under way and for leaving.
+constexpr absl::Duration kLookInterval = absl::Milliseconds(100);
+
 constexpr char kSource[] = "fabricwise-worker";
 
 // Curves whose points are refined: collectives, by everything but the size.
@@ -81,18 +85,24 @@ class Run {
   std::optional<MeasureEnd> Ended() {
     if (stop_) return MeasureEnd::kStopped;
     if (absl::Now() >= deadline_) return MeasureEnd::kOutOfBudget;
+    if (Intruded()) return MeasureEnd::kStopped;
+    return std::nullopt;
+  }
+
+  bool Intruded() {
     // Our own contexts join as measurements begin; a process too many for
     // those is somebody's job.
     const int own = static_cast<int>(node_.devices().size());
-    if (Processes() > processes_ + own) return MeasureEnd::kStopped;
-    return std::nullopt;
+    intruded_ = intruded_ || Processes() > processes_ + own;
+    last_look_ = absl::Now();
+    return intruded_;
   }
 
   // OK also where the key is skipped.
   absl::Status One(const MeasurementKey& key, size_t left) {
     if (sink_.begin) sink_.begin(key);
     const absl::Time begin = absl::Now();
-    const absl::StatusOr<Statistics> measured = Time(key, left);
+    absl::StatusOr<Measured> measured = Time(key, left);
     const absl::Duration wall = absl::Now() - begin;
     size_t gpus = 1;
     if (const auto* collective = std::get_if<CollectiveKey>(&key)) {
@@ -104,6 +114,7 @@ class Run {
     const auto* collective = std::get_if<CollectiveKey>(&key);
     switch (measured.status().code()) {
       case absl::StatusCode::kOk:
+        if (Intruded()) return absl::OkStatus();  // Ended() tells
         break;
       // Not on this node, or not now: the next key may well be.
       case absl::StatusCode::kUnimplemented:
@@ -126,21 +137,20 @@ class Run {
     if (collective != nullptr) {
       Refined& refined = refined_[CurveName(*collective)];
       refined.key = *collective;
-      refined.refiner.Add(collective->size_bytes, measured->median_seconds);
+      refined.refiner.Add(collective->size_bytes,
+                          measured->measurement.statistics.median_seconds);
     }
-    sink_.result({.key = key,
-                  .statistics = *measured,
-                  .source = kSource,
-                  .start_time = begin},
-                 wall);
+    measured->measurement.start_time = begin;
+    measured->wall = wall;
+    sink_.result(*measured);
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Statistics> Time(const MeasurementKey& key, size_t left) {
+  absl::StatusOr<Measured> Time(const MeasurementKey& key, size_t left) {
     ASSIGN_OR_RETURN(const std::unique_ptr<Case> benchmark,
                      MakeCase(key, node_));
     LoopOptions options;
-    options.stop = &stop_;
+    options.stop = [this] { return stop_ || intruded_; };
     options.as_nccl_tests = options_.as_nccl_tests;
     options.stopping.target_relative_iqr = options_.target_relative_iqr;
     options.stopping.budget_seconds =
@@ -155,9 +165,20 @@ class Run {
       options.sm_clock_hertz = [this, bus_id] {
         return nvml_->SmClockHertz(bus_id);
       };
-      options.disturbed = [this, bus_id] { return nvml_->Throttled(bus_id); };
+      options.disturbed = [this, bus_id] {
+        if (absl::Now() - last_look_ > kLookInterval && Intruded()) {
+          return std::string("another process came to a GPU");
+        }
+        return nvml_->Throttled(bus_id);
+      };
     }
-    return TimeCase(*benchmark, node_, options);
+    ASSIGN_OR_RETURN(const Statistics statistics,
+                     TimeCase(*benchmark, node_, options));
+    return Measured{.measurement = {.key = key,
+                                    .statistics = statistics,
+                                    .experts = benchmark->experts(),
+                                    .source = kSource},
+                    .floor = benchmark->floor()};
   }
 
   // Round and round the curves, so that none waits for another's last bend.
@@ -183,6 +204,8 @@ class Run {
   const absl::Time deadline_;
   const int processes_;
   absl::Duration gpu_time_;
+  bool intruded_ = false;
+  absl::Time last_look_ = absl::Now();
   std::map<std::string, Refined> refined_;
   std::string last_refined_;
 };

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "kernels/case.h"
 #include "kernels/node.h"
 #include "kernels/worker/gpu_management.h"
 #include "server/domain/measurement.h"
@@ -25,10 +26,16 @@ struct MeasureOptions {
   int as_nccl_tests = 0;  // LoopOptions
 };
 
+struct Measured {
+  Measurement measurement;
+  Floor floor;
+  absl::Duration wall;
+};
+
 // What measuring tells as it goes.
 struct MeasureSink {
   std::function<void(const MeasurementKey&)> begin;
-  std::function<void(const Measurement&, absl::Duration wall)> result;
+  std::function<void(const Measured&)> result;
   std::function<void(const MeasurementKey&, const std::string& reason)> skip;
 };
 
@@ -45,7 +52,8 @@ struct MeasureOutcome {
 };
 
 // `nvml` may be null: then clocks are not seen and other processes not noticed.
-// An error other than of a single key (a hang, a CUDA error that sticks) ends
+// A key during which another process came to a GPU gives no result. An error
+// other than of a single key (a hang, a CUDA error that sticks) ends
 // the run: the node cannot be used again and the process should end.
 absl::StatusOr<MeasureOutcome> MeasureKeys(
     const std::vector<MeasurementKey>& keys, const MeasureOptions& options,

@@ -67,8 +67,8 @@ int Complain(int code, const std::string& what) {
   return code;
 }
 
-worker::v1::Result ToResult(const Measurement& measurement,
-                            absl::Duration wall) {
+worker::v1::Result ToResult(const Measured& measured) {
+  const Measurement& measurement = measured.measurement;
   const Statistics& statistics = measurement.statistics;
   worker::v1::Result result;
   result.set_key(ToString(measurement.key));
@@ -81,7 +81,9 @@ worker::v1::Result ToResult(const Measurement& measurement,
   result.set_stop_reason(static_cast<int>(statistics.stop_reason));
   result.set_verified(statistics.verified);
   result.set_sm_clock_hertz(statistics.sm_clock_hertz);
-  result.set_wall_milliseconds(absl::ToInt64Milliseconds(wall));
+  result.set_rows_local(measurement.experts.rows_local);
+  result.set_experts_hit(measurement.experts.experts_hit);
+  result.set_wall_milliseconds(absl::ToInt64Milliseconds(measured.wall));
   return result;
 }
 
@@ -139,9 +141,9 @@ int RunPlanMode(const std::atomic<bool>& stop) {
               writer.Write(progress);
             },
         .result =
-            [&](const Measurement& measurement, absl::Duration wall) {
+            [&](const Measured& measured) {
               worker::v1::WorkerFrame result;
-              *result.mutable_result() = ToResult(measurement, wall);
+              *result.mutable_result() = ToResult(measured);
               writer.Write(result);
             },
         .skip =

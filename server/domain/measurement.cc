@@ -47,7 +47,9 @@ constexpr std::pair<CollectiveImpl, absl::string_view> kImpls[] = {
     {CollectiveImpl::kSglangCustom, "sglang_custom"},
     {CollectiveImpl::kTrtllm, "trtllm"}};
 constexpr std::pair<Launch, absl::string_view> kLaunches[] = {
-    {Launch::kGraph, "graph"}, {Launch::kEager, "eager"}};
+    {Launch::kGraph, "graph"},
+    {Launch::kEager, "eager"},
+    {Launch::kGraphInterleaved, "graph+gemm"}};
 constexpr std::pair<MemoryOp, absl::string_view> kMemoryOps[] = {
     {MemoryOp::kRead, "read"}, {MemoryOp::kCopy, "copy"}};
 constexpr std::pair<ExchangeImpl, absl::string_view> kExchanges[] = {

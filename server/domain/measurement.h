@@ -34,7 +34,12 @@ enum class CollectiveImpl {
   kTrtllm,
 };
 
-enum class Launch { kGraph, kEager };
+enum class Launch {
+  kGraph,
+  kEager,
+  // In a graph, in turn with a matrix product, whose own time is taken off.
+  kGraphInterleaved,
+};
 
 // A set of GPUs. `members` names them as "0,1" or, over hosts, "a:0,1;b:0,1";
 // empty stands for any set of `size` GPUs of the node.
@@ -143,6 +148,7 @@ using MeasurementKey =
 //   all_reduce/n2/nccl/graph/16384B
 //   all_to_all/n4[0,1,2,3]/nccl/eager/x2/a0.8/16384B   (x: concurrent groups,
 //                                         a: skew; left out where 1 and 0)
+//   all_reduce/n2/nccl/graph+gemm/16384B
 //   gemm/bf16/m16n4096k2048
 //   experts/int4_group:32/h7168i2048e384k8/tp1ep8/t64   (/a1.2 before /t)
 //   attention/mla/bf16/b8q1c2048/h128kv1d576            (or gqa)

@@ -20,7 +20,11 @@ TEST_P(CasesTest, IsRightBeforeAndAfterManyReplays) {
     GTEST_SKIP() << benchmark.status().message();
   }
   ASSERT_TRUE(benchmark.ok()) << benchmark.status();
-  const auto statistics = TimeCase(**benchmark, **node, {});
+  const auto statistics =
+      TimeCase(**benchmark, **node,
+               {.launch = std::holds_alternative<CollectiveKey>(*key)
+                              ? std::get<CollectiveKey>(*key).launch
+                              : Launch::kGraph});
   ASSERT_TRUE(statistics.ok()) << statistics.status();
   EXPECT_GT(statistics->median_seconds, 0);
   for (uint64_t seed = 1; seed <= 3; ++seed) {
@@ -36,6 +40,9 @@ INSTANTIATE_TEST_SUITE_P(
         "all_gather/n2/nccl/graph/65536B",
         "reduce_scatter/n2/nccl/graph/65536B",
         "all_to_all/n2/nccl/graph/65536B", "send_recv/n2/nccl/graph/65536B",
+        "all_reduce/n2/nccl/graph+gemm/16384B",
+        "all_reduce/n2/one_shot/graph+gemm/16384B",
+        "all_to_all/n2/nccl/graph/a1/1000000B",
         "all_reduce/n2/one_shot/graph/16384B",
         "all_reduce/n2/one_shot/graph/1000000B",
         "all_reduce/n2/two_shot/graph/16384B",
@@ -44,7 +51,18 @@ INSTANTIATE_TEST_SUITE_P(
         "all_to_all/n2/one_shot/graph/1000000B", "memory/read/1048576B",
         "memory/read/1000000B", "memory/copy/67108864B", "gemm/bf16/m1n512k512",
         "gemm/bf16/m37n1000k264", "gemm/fp8/m16n1024k1024",
-        "launch/graph_node"));
+        "experts/bf16/h256i192e16k4/tp1ep1/t1",
+        "experts/bf16/h264i96e16k4/tp2ep2/t37",
+        "experts/bf16/h512i768e8k2/tp1ep1/a1/t300",
+        "experts/bf16/h1024i1536e4k2/tp1ep1/t1000",
+        "attention/gqa/bf16/b1q1c1/h8kv1d64",
+        "attention/gqa/bf16/b3q1c777/h14kv2d64",
+        "attention/gqa/bf16/b2q1c5000/h32kv8d128",
+        "attention/gqa/bf16/b5q1c130/h20kv1d128",
+        "attention/gqa/bf16/b2q1c1000/h4kv4d256",
+        "attention/mla/bf16/b3q1c2000/h16kv1d576",
+        "attention/mla/bf16/b2q1c1111/h40kv1d576",
+        "attention/mla/bf16/b1q1c3000/h128kv1d576", "launch/graph_node"));
 
 }  // namespace
 }  // namespace fabricwise

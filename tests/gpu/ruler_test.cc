@@ -94,9 +94,8 @@ TEST_P(RulerTest, DisturbedSamplesAreCountedAndNotUsed) {
 
 TEST_P(RulerTest, ARaisedFlagEndsTheLoop) {
   DelayCase benchmark(*node_, 100 * kMicro);
-  const std::atomic<bool> stop = true;
   LoopOptions options{.launch = GetParam()};
-  options.stop = &stop;
+  options.stop = [] { return true; };
   EXPECT_EQ(TimeCase(benchmark, *node_, options).status().code(),
             absl::StatusCode::kCancelled);
 }

@@ -33,6 +33,11 @@ std::vector<std::pair<MeasurementKey, std::string>> KeysAndTexts() {
                      .size_bytes = kMaxKeySize},
        "all_to_all/n4[a:0,1;b:0,1]/nccl_symmetric/eager/x2/a0.8/"
        "9007199254740992B"},
+      {CollectiveKey{.group = {.size = 2},
+                     .implementation = CollectiveImpl::kOneShot,
+                     .launch = Launch::kGraphInterleaved,
+                     .size_bytes = 4096},
+       "all_reduce/n2/one_shot/graph+gemm/4096B"},
       {GemmKey{.format = NumberFormat::kFp8, .m = 16, .n = 4096, .k = 2048},
        "gemm/fp8/m16n4096k2048"},
       {ExpertsKey{.format = {NumberFormat::kInt4Group, 32},

@@ -78,5 +78,36 @@ TEST(SampleSeriesTest, ASeriesWithoutSamplesSaysSo) {
   EXPECT_EQ(series.Summary().samples, 0);
 }
 
+TEST(DifferenceTest, TakesOffWhatTheCompanyTakesAlone) {
+  const Statistics both{.median_seconds = 20 * kMicro,
+                        .iqr_seconds = 0.4 * kMicro,
+                        .p99_seconds = 24 * kMicro,
+                        .samples = 12,
+                        .stop_reason = StopReason::kGood,
+                        .verified = true,
+                        .sm_clock_hertz = 1.9e9};
+  Statistics alone = both;
+  alone.median_seconds = 8 * kMicro;
+  alone.iqr_seconds = 0.3 * kMicro;
+  alone.stop_reason = StopReason::kSettledNoisy;
+  const auto left = Difference(both, alone);
+  ASSERT_TRUE(left.ok()) << left.status();
+  EXPECT_DOUBLE_EQ(left->median_seconds, 12 * kMicro);
+  EXPECT_DOUBLE_EQ(left->iqr_seconds, 0.5 * kMicro);
+  EXPECT_DOUBLE_EQ(left->p99_seconds, 16 * kMicro);
+  EXPECT_EQ(left->samples, 12);
+  EXPECT_EQ(left->stop_reason, StopReason::kSettledNoisy);
+  EXPECT_TRUE(left->verified);
+  alone.verified = false;
+  EXPECT_FALSE(Difference(both, alone)->verified);
+}
+
+TEST(DifferenceTest, NothingLeftIsNoFigure) {
+  const Statistics both{.median_seconds = 8 * kMicro};
+  const Statistics alone{.median_seconds = 9 * kMicro};
+  EXPECT_EQ(Difference(both, alone).status().code(),
+            absl::StatusCode::kAborted);
+}
+
 }  // namespace
 }  // namespace fabricwise
