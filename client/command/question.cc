@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/command/question.h"
 
+#include <filesystem>
 #include <limits>
+#include <system_error>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -168,7 +170,14 @@ absl::StatusOr<v1::RecommendParallelismRequest> ToRequest(
   } else {
     ASSIGN_OR_RETURN(std::string config,
                      ReadFile(flags.config, kMostConfigBytes));
+    std::error_code error;
     request.mutable_model()->set_hugging_face_config(std::move(config));
+    // A folder that holds a config.json is a model's, and can be served.
+    const auto path = std::filesystem::absolute(flags.config, error);
+    if (!error && path.filename() == "config.json") {
+      request.mutable_model()->set_repository(
+          path.lexically_normal().parent_path().string());
+    }
   }
   v1::Workload& workload = *request.mutable_workload();
   workload.set_phase(static_cast<v1::Phase>(flags.phase));

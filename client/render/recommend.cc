@@ -687,7 +687,11 @@ std::string RenderLaunches(const Plans& plans, const std::string& load) {
     absl::StrAppend(&out, "; place ", plan - plans.begin() + 1,
                     ", the first with a server to launch");
   }
-  out += "\n# give the model as its folder or Hugging Face name\n";
+  out += "\n";
+  if (absl::StrContains(launch.commands(0), " MODEL ")) {
+    out +=
+        "# MODEL stands for the model's folder or its name on Hugging Face\n";
+  }
   for (int i = 0; i < launch.commands_size(); ++i) {
     if (launch.commands_size() > 1) {
       absl::StrAppend(&out, "# replica ", i + 1, " of ", launch.commands_size(),

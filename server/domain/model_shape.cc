@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/domain/model_shape.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "server/base/argument.h"
@@ -60,6 +61,16 @@ absl::Status CheckSize(const ModelShape& s) {
   if (static_cast<int64_t>(s.name.size()) > kMaxModelNameBytes) {
     return NotAllowed("model.name", absl::StrCat(s.name.size(), " bytes long"),
                       absl::StrCat("at most ", kMaxModelNameBytes));
+  }
+  if (static_cast<int64_t>(s.repository.size()) > kMaxRepositoryBytes) {
+    return NotAllowed("model.repository",
+                      absl::StrCat(s.repository.size(), " bytes long"),
+                      absl::StrCat("at most ", kMaxRepositoryBytes));
+  }
+  // It becomes a word of a command, where it would be an option.
+  if (absl::StartsWith(s.repository, "-")) {
+    return NotAllowed("model.repository", Quoted(s.repository),
+                      "not to begin with '-'");
   }
   RETURN_IF_ERROR(Require({"hidden_size", s.hidden_size}));
   RETURN_IF_ERROR(Require({"num_layers", s.num_layers}, 1, kMaxLayers));

@@ -22,7 +22,8 @@ enum class AttentionKind {
 // All counts are of the whole model, before any sharding. Zero means that the
 // model has no such part.
 struct ModelShape {
-  std::string name;
+  std::string name;        // for people
+  std::string repository;  // on Hugging Face, or a folder; empty: not known
 
   int64_t hidden_size = 0;
   int64_t num_layers = 0;  // == num_dense_layers + num_moe_layers
@@ -90,6 +91,9 @@ struct ModelShape {
 inline constexpr int64_t kMaxDimension = int64_t{1} << 24;
 inline constexpr int64_t kMaxLayers = 4096;
 inline constexpr int64_t kMaxModelNameBytes = 256;
+
+// As long as a path may be on Linux.
+inline constexpr int64_t kMaxRepositoryBytes = 4096;
 inline constexpr int64_t kMinGroupSize = 16;
 inline constexpr int64_t kMaxGroupSize = 1024;
 // Most parameters of a valid shape, so that the bytes of all weights and of all

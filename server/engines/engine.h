@@ -55,7 +55,8 @@ class Engine {
                             absl::Span<const int> gpus) const = 0;
 
   // How to start a plan that is not refused, for `concurrency` sequences on
-  // all replicas together.
+  // all replicas together. The model is called by its repository, or MODEL
+  // where that is not known.
   virtual LaunchAdvice Launch(const ModelShape& model, const Plan& plan,
                               const Workload& workload, const Fingerprint& node,
                               const Placement& placement) const = 0;

@@ -200,7 +200,7 @@ class Vllm final : public Engine {
     for (const std::vector<int>& gpus : placement.replicas) {
       advice.commands.push_back(absl::StrCat(
           "CUDA_VISIBLE_DEVICES=", absl::StrJoin(gpus, ","), " vllm serve ",
-          model.name.empty() ? "MODEL" : ShellWord(model.name), " ",
+          model.repository.empty() ? "MODEL" : ShellWord(model.repository), " ",
           absl::StrJoin(flags, " "), " --port ", port++));
     }
     return advice;

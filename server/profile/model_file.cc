@@ -123,6 +123,8 @@ absl::Status ParseField(const std::string& key, const json& value,
     ASSIGN_OR_RETURN(shape->*format->field, ParseFormat(key, value));
   } else if (key == "name") {
     ASSIGN_OR_RETURN(shape->name, ParseText(key, value));
+  } else if (key == "repository") {
+    ASSIGN_OR_RETURN(shape->repository, ParseText(key, value));
   } else if (key == "tie_word_embeddings") {
     if (!value.is_boolean()) {
       return NotAllowed(key, Shown(value), "true, false");
@@ -156,6 +158,7 @@ absl::StatusOr<ModelShape> ParseModelFile(absl::string_view text) {
 std::string PrintModelFile(const ModelShape& shape) {
   nlohmann::ordered_json object;
   object["name"] = shape.name;
+  if (!shape.repository.empty()) object["repository"] = shape.repository;
   if (shape.attention_kind != AttentionKind::kGqa) {
     object["attention_kind"] = std::string(ToString(shape.attention_kind));
   }

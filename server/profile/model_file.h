@@ -18,7 +18,7 @@ namespace fabricwise {
 // is allowed; every shape that comes out is valid.
 absl::StatusOr<ModelShape> ParseModelFile(absl::string_view text);
 
-// The exact inverse for a valid shape whose name is UTF-8 (other bytes are
+// The exact inverse for a valid shape whose texts are UTF-8 (other bytes are
 // replaced): indented, name first, ends with a newline.
 std::string PrintModelFile(const ModelShape& shape);
 

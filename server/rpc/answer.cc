@@ -50,9 +50,7 @@ absl::StatusOr<std::vector<int64_t>> Concurrencies(
   return concurrencies;
 }
 
-}  // namespace
-
-absl::StatusOr<ModelShape> ResolveModel(const v1::Model& model) {
+absl::StatusOr<ModelShape> ResolveShape(const v1::Model& model) {
   switch (model.source_case()) {
     case v1::Model::kShape: {
       ASSIGN_OR_RETURN(ModelShape shape, FromProto(model.shape()));
@@ -76,6 +74,16 @@ absl::StatusOr<ModelShape> ResolveModel(const v1::Model& model) {
   }
   return NotAllowed("model", "absent",
                     "one of shape, preset, hugging_face_config");
+}
+
+}  // namespace
+
+absl::StatusOr<ModelShape> ResolveModel(const v1::Model& model) {
+  ASSIGN_OR_RETURN(ModelShape shape, ResolveShape(model));
+  if (model.repository().empty()) return shape;
+  shape.repository = model.repository();
+  RETURN_IF_ERROR(Validate(shape));
+  return shape;
 }
 
 absl::Status Answer(const v1::RecommendParallelismRequest& request,

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -215,6 +216,24 @@ TEST_F(CommandTest, RecommendAsksWhatTheFlagsSay) {
       << script_.recommend.DebugString();
   EXPECT_EQ(script_.address.target, "node7:7410");
   EXPECT_EQ(script_.address.deadline, absl::Milliseconds(1234));
+}
+
+TEST_F(CommandTest, AConfigIsServedFromItsFolder) {
+  const std::string folder = testing::TempDir() + "a model";
+  std::filesystem::create_directories(folder);
+  const auto repository = [&](const std::string& name) {
+    std::ofstream(folder + "/" + name) << "{}";
+    EXPECT_EQ(Run({"recommend", "--config", folder + "/../a model/" + name,
+                   "--concurrency", "1"})
+                  .code,
+              kAnswered);
+    EXPECT_EQ(script_.recommend.model().hugging_face_config(), "{}");
+    return script_.recommend.model().repository();
+  };
+  EXPECT_EQ(repository("config.json"), folder);
+  // Any other name does not say that the weights are beside it.
+  EXPECT_EQ(repository("other.json"), "");
+  std::filesystem::remove_all(folder);
 }
 
 TEST_F(CommandTest, WhatIsNotSaidIsLeftToTheServer) {

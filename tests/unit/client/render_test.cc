@@ -262,13 +262,21 @@ TEST(RenderLaunches, OneCommandPerReplica) {
       RenderLaunches(SampleAnswer().plans(), "Qwen3-30B-A3B, 64 sequences"),
       "# Qwen3-30B-A3B, 64 sequences\n"
       "# 2xTP1 on vllm, flags as of vLLM 0.11\n"
-      "# give the model as its folder or Hugging Face name\n"
       "# replica 1 of 2\n"
       "NCCL_NVLS_ENABLE=0 CUDA_VISIBLE_DEVICES=0 vllm serve "
       "Qwen/Qwen3-30B-A3B --port 8000\n"
       "# replica 2 of 2\n"
       "NCCL_NVLS_ENABLE=0 CUDA_VISIBLE_DEVICES=1 vllm serve "
       "Qwen/Qwen3-30B-A3B --port 8001\n");
+}
+
+TEST(RenderLaunches, AModelThatIsNotNamedIsSaidToBeAPlaceholder) {
+  v1::RecommendParallelismResponse answer = SampleAnswer();
+  answer.mutable_plans(0)->mutable_launch()->set_commands(
+      0, "vllm serve MODEL --port 8000");
+  EXPECT_TRUE(absl::StrContains(
+      RenderLaunches(answer.plans(), "x"),
+      "\n# MODEL stands for the model's folder or its name on Hugging Face\n"));
 }
 
 TEST(RenderLaunches, ReferenceHasNothingToLaunch) {

@@ -239,17 +239,19 @@ LaunchAdvice Launch(const std::string& model, const std::string& mode,
 
 TEST(Vllm, LaunchesOneServerAReplica) {
   EXPECT_THAT(Launch("Llama-3.1-8B", "TP1", 4).commands,
-              ElementsAre("CUDA_VISIBLE_DEVICES=0 vllm serve Llama-3.1-8B "
-                          "--gpu-memory-utilization 0.92 --max-num-seqs 4 "
+              ElementsAre("CUDA_VISIBLE_DEVICES=0 vllm serve "
+                          "meta-llama/Llama-3.1-8B --gpu-memory-utilization "
+                          "0.92 --max-num-seqs 4 "
                           "--port 8000"));
   EXPECT_THAT(
       Launch("Qwen3-235B-A22B", "2xTP4", 65).commands,
-      ElementsAre("CUDA_VISIBLE_DEVICES=0,1,2,3 vllm serve Qwen3-235B-A22B "
-                  "-tp 4 --gpu-memory-utilization 0.92 --max-num-seqs 33 "
-                  "--port 8000",
-                  "CUDA_VISIBLE_DEVICES=4,5,6,7 vllm serve Qwen3-235B-A22B "
-                  "-tp 4 --gpu-memory-utilization 0.92 --max-num-seqs 33 "
-                  "--port 8001"));
+      ElementsAre(
+          "CUDA_VISIBLE_DEVICES=0,1,2,3 vllm serve Qwen/Qwen3-235B-A22B "
+          "-tp 4 --gpu-memory-utilization 0.92 --max-num-seqs 33 "
+          "--port 8000",
+          "CUDA_VISIBLE_DEVICES=4,5,6,7 vllm serve Qwen/Qwen3-235B-A22B "
+          "-tp 4 --gpu-memory-utilization 0.92 --max-num-seqs 33 "
+          "--port 8001"));
 }
 
 TEST(Vllm, LaunchesEveryModeByItsFlags) {
@@ -269,9 +271,9 @@ TEST(Vllm, LaunchesEveryModeByItsFlags) {
   EXPECT_THAT(Launch("Kimi-K2.5", "TP8", 1).engine_version, HasSubstr("vLLM"));
 }
 
-TEST(Vllm, LaunchesAModelWithoutANameUnderAPlaceholder) {
+TEST(Vllm, LaunchesAModelWithoutARepositoryUnderAPlaceholder) {
   ModelShape model = Preset("Llama-3.1-8B");
-  model.name.clear();
+  model.repository.clear();
   const Plan plan = PlanOf(model, "TP1");
   const LaunchAdvice launch =
       GetEngine(kVllm).Launch(model, plan, {}, Node(8), Gpus(plan));
@@ -282,8 +284,8 @@ TEST(Vllm, LaunchesAModelWithoutANameUnderAPlaceholder) {
 TEST(Vllm, QuotesANameThatAShellWouldRead) {
   ModelShape model = Preset("Llama-3.1-8B");
   const Plan plan = PlanOf(model, "TP1");
-  const auto command = [&](const char* name) {
-    model.name = name;
+  const auto command = [&](const char* repository) {
+    model.repository = repository;
     return GetEngine(kVllm)
         .Launch(model, plan, {}, Node(8), Gpus(plan))
         .commands[0];

@@ -48,6 +48,7 @@ TEST(ModelFileTest, EveryPresetPrintsAndParsesBack) {
     ModelShape shape = preset;
     shape.kv_cache_format = NumberFormat::kFp8;
     shape.name += " \"quoted\"\n\xc3\xa9";
+    shape.repository = "it/self";
     const auto parsed = ParseModelFile(PrintModelFile(shape));
     ASSERT_TRUE(parsed.ok()) << parsed.status();
     EXPECT_EQ(*parsed, shape);

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@ namespace {
 
 using testing::ElementsAreArray;
 using testing::HasSubstr;
+using testing::MatchesRegex;
 using testing::UnorderedElementsAreArray;
 
 constexpr char kOwnFiles[] = "deploy/models";
@@ -65,14 +67,26 @@ TEST(PresetsTest, EqualTheParseOfThePublicConfigs) {
   size_t count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(kConfigs)) {
     const std::string name = entry.path().stem().string();
-    const auto shape = ParseHuggingFaceConfig(ReadFile(entry.path()), name);
+    auto shape = ParseHuggingFaceConfig(ReadFile(entry.path()), name);
     ASSERT_TRUE(shape.ok()) << name << ": " << shape.status();
     const auto preset = FindPreset(name);
     ASSERT_TRUE(preset.ok()) << preset.status();
+    shape->repository = (*preset)->repository;  // a config does not say it
     EXPECT_EQ(**preset, *shape) << PrintModelFile(*shape);
     ++count;
   }
   EXPECT_EQ(count, Presets().size());
+}
+
+TEST(PresetsTest, NameTheirRepositories) {
+  std::set<std::string> repositories;
+  for (const ModelShape& preset : Presets()) {
+    EXPECT_THAT(preset.repository, MatchesRegex("[A-Za-z-]+/[A-Za-z0-9._-]+"))
+        << preset.name;
+    repositories.insert(preset.repository);
+  }
+  EXPECT_EQ(repositories.size(), Presets().size());
+  EXPECT_EQ((*FindPreset("gpt-oss-120b"))->repository, "openai/gpt-oss-120b");
 }
 
 // The figures that the models' makers publish, in thousands of millions.

@@ -103,6 +103,23 @@ TEST(AnswerTest, ModelsAreNamedInThreeWays) {
   EXPECT_EQ(config->num_key_value_heads, 8);
 }
 
+TEST(AnswerTest, AModelsRepositoryIsTheAskersOrElseTheShapes) {
+  v1::Model model;
+  model.set_preset("qwen3-30b-a3b");
+  EXPECT_EQ(ResolveModel(model)->repository, "Qwen/Qwen3-30B-A3B");
+  model.set_repository("/models/mine");
+  EXPECT_EQ(ResolveModel(model)->repository, "/models/mine");
+  model.set_repository(std::string(kMaxRepositoryBytes + 1, 'x'));
+  EXPECT_EQ(ResolveModel(model).status(),
+            absl::InvalidArgumentError("model.repository is 4097 bytes long; "
+                                       "allowed: at most 4096"));
+  model.set_repository("--trust-remote-code");
+  EXPECT_EQ(ResolveModel(model).status(),
+            absl::InvalidArgumentError(
+                "model.repository is '--trust-remote-code'; allowed: not to "
+                "begin with '-'"));
+}
+
 TEST(AnswerTest, BadRequestsAreRefusedByFieldValueAndWhatIsAllowed) {
   const auto profile = SampleProfile("sample");
   for (const BadRequest& bad : BadRequests()) {
