@@ -81,19 +81,38 @@ struct CollectiveStep {
   TokenBasis tokens = TokenBasis::kRank;
 };
 
+// How a collective's kernel moves data: what another must have in common with
+// it to be near it.
+enum class CollectiveKernel {
+  kLibrary,    // as NCCL decides
+  kOneShot,    // every rank reads all that the others have
+  kTwoShot,    // every rank reduces its part, and the parts are gathered
+  kMulticast,  // the switch reduces
+};
+
 // An implementation and the largest size for which the engine takes it.
 struct CollectivePath {
   CollectiveImpl implementation = CollectiveImpl::kNccl;
+  CollectiveKernel kernel = CollectiveKernel::kLibrary;
   double max_bytes = std::numeric_limits<double>::infinity();
+
+  friend bool operator==(const CollectivePath&,
+                         const CollectivePath&) = default;
 };
+
+// In order of preference, by ascending max_bytes; the last one has no limit.
+using CollectivePaths = absl::InlinedVector<CollectivePath, 5>;
 
 struct CollectiveUse {
   absl::string_view name;
   int group_size = 1;
   absl::InlinedVector<CollectiveStep, 2> steps;
-  // Paths in order of preference by ascending max_bytes; the last one has no
-  // limit. The nearest path with a curve stands in for one without, marked.
-  absl::InlinedVector<CollectivePath, 3> paths;
+  // For a path without a curve of its own the nearest measured one stands in,
+  // marked: our own kernel that moves data in the same way; else the fastest of
+  // those that the engine passes over for it, as an upper bound.
+  CollectivePaths paths;
+  // Of the paths, for the answer; empty: none.
+  absl::string_view note;
   // Where a step has no curve at all: one operation that moves the same bytes.
   std::optional<CollectiveStep> stand_in;
   double count = 0;  // of each step
@@ -106,7 +125,9 @@ struct ExchangeUse {
   ExchangeImpl implementation = ExchangeImpl::kDeepEpLowLatency;
   int group_size = 1;
   int64_t hidden_size = 0, num_experts = 0, experts_per_token = 0;
-  double count = 0;  // of dispatch + combine pairs
+  TokenBasis tokens = TokenBasis::kRankSlice;  // that each GPU dispatches
+  absl::string_view note;                      // for the answer; empty: none
+  double count = 0;                            // of dispatch + combine pairs
 };
 
 // Memory of the fullest GPU, in bytes.
@@ -121,6 +142,14 @@ struct MemoryRecipe {
   double usable_fraction = 1;  // of the GPU's memory
 };
 
+// Small kernels whose work an all-reduce does along while its message is no
+// longer than max_bytes; beyond that they run by themselves.
+struct FusedKernels {
+  double count = 0;
+  double bytes_per_token = 0;  // of the message, at kRank
+  double max_bytes = 0;
+};
+
 struct Recipe {
   Plan plan;
   int64_t num_layers = 0;
@@ -131,6 +160,7 @@ struct Recipe {
   absl::InlinedVector<CollectiveUse, 6> collectives;
   absl::InlinedVector<ExchangeUse, 1> exchanges;
   double small_kernels = 0;  // norms, rotary, activations, routing, ...
+  FusedKernels fused;        // beside those
   double host_seconds = 0;   // between steps, stated by the engine or asker
   // Most tokens of one step of a rank: of its prompts and, in mixed steps, one
   // of each sequence that decodes.
@@ -138,6 +168,8 @@ struct Recipe {
   // Whether steps that work on prompts decode as well; else they come between
   // decode steps, as soon as there is a prompt.
   bool mixed_steps = true;
+  // Most sequences that a rank decodes in one step; 0: as many as there are.
+  int64_t max_rank_sequences = 0;
   MemoryRecipe memory;
 };
 

@@ -47,6 +47,7 @@ class Builder {
     recipe_.num_layers = model.num_layers;
     recipe_.host_seconds = rules.host_seconds;
     recipe_.chunk_tokens = rules.chunk_tokens;
+    recipe_.max_rank_sequences = rules.max_rank_sequences;
   }
 
   Recipe Build() {
@@ -66,7 +67,8 @@ class Builder {
     recipe_.small_kernels =
         kSmallKernelsPerLayer * Count(model_.num_layers) +
         kExtraSmallKernelsPerMoeLayer * Count(model_.num_moe_layers) +
-        kExtraSmallKernelsPerLinearLayer * Count(model_.num_linear_layers);
+        kExtraSmallKernelsPerLinearLayer * Count(model_.num_linear_layers) -
+        recipe_.fused.count;
     Memory();
     return std::move(recipe_);
   }
@@ -78,7 +80,8 @@ class Builder {
   }
   // Tokens of a rank are split over its tensor-parallel ranks in MoE layers.
   bool SequenceParallelExperts() const {
-    return plan_.transport != ExpertTransport::kNone && t_ > 1;
+    return rules_.sequence_parallel_experts &&
+           plan_.transport != ExpertTransport::kNone && t_ > 1;
   }
   int64_t SoftmaxLayers() const {
     return model_.num_layers - model_.num_linear_layers;
@@ -177,15 +180,18 @@ class Builder {
            model_.q_lora_rank > 0 ? model_.q_lora_rank : model_.hidden_size,
            layers);
     }
-    AddAttention({.latent = true,
-                  .kv_format = model_.kv_cache_format,
-                  .q_heads = q,
-                  .kv_heads = 1,
-                  .head_dim = latent + rope,
-                  .qk_dim = nope + rope,
-                  .v_dim = model_.v_head_dim,
-                  .kv_bytes_per_token = static_cast<double>(latent + rope) *
-                                        BytesOf(model_.kv_cache_format)});
+    AddAttention(
+        {.latent = true,
+         .kv_format = model_.kv_cache_format,
+         .q_heads = q,
+         .kv_heads = 1,
+         .head_dim = latent + rope,
+         .qk_dim = nope + rope,
+         .v_dim = model_.v_head_dim,
+         .kv_bytes_per_token = rules_.latent_kv_bytes_per_token > 0
+                                   ? rules_.latent_kv_bytes_per_token
+                                   : static_cast<double>(latent + rope) *
+                                         BytesOf(model_.kv_cache_format)});
   }
 
   void LinearAttention() {
@@ -254,22 +260,30 @@ class Builder {
   }
 
   void ExpertCollectives(double layers) {
-    const int group = plan_.stage_gpus();
+    int group = plan_.stage_gpus();
     if (group == 1) return;
     switch (plan_.transport) {
       case ExpertTransport::kNone:
         AllReduce("all_reduce experts", layers);
         return;
-      case ExpertTransport::kAllGatherReduceScatter:
-        Collective(
-            "all_gather expert tokens", group,
-            {CollectiveOp::kAllGather, HiddenBytes(), TokenBasis::kStage},
-            layers);
+      case ExpertTransport::kAllGatherReduceScatter: {
+        // Every tensor-parallel rank of a rank has all of its tokens: they
+        // gather among those of the same place.
+        const bool repeated = t_ > 1 && !SequenceParallelExperts();
+        if (repeated) group = plan_.attention_dp;
+        const double routing = rules_.routing_bytes_per_expert *
+                               static_cast<double>(model_.experts_per_token);
+        Collective("all_gather expert tokens", group,
+                   {CollectiveOp::kAllGather, HiddenBytes() + routing,
+                    TokenBasis::kStage},
+                   layers);
         Collective(
             "reduce_scatter expert outputs", group,
             {CollectiveOp::kReduceScatter, HiddenBytes(), TokenBasis::kStage},
             layers);
+        if (repeated) AllReduce("all_reduce experts", layers);
         return;
+      }
       case ExpertTransport::kNcclAllToAll: {
         // A rank sends every one of its tokens to every rank, and gets every
         // rank's partial sums of it back: with as many experts a token as
@@ -350,8 +364,14 @@ class Builder {
          .steps = {{CollectiveOp::kAllReduce, HiddenBytes(),
                     TokenBasis::kRank}},
          .paths = rules_.all_reduce_paths,
+         .note = rules_.all_reduce_note,
          .count = count,
          .section = section});
+    if (section == Section::kLayers && rules_.fused_norm_max_bytes > 0) {
+      recipe_.fused.count += count;
+      recipe_.fused.bytes_per_token = HiddenBytes();
+      recipe_.fused.max_bytes = rules_.fused_norm_max_bytes;
+    }
   }
 
   void Collective(absl::string_view name, int group, const CollectiveStep& step,
@@ -365,13 +385,24 @@ class Builder {
   }
 
   void Exchange(ExchangeImpl implementation, int group, double count) {
-    recipe_.exchanges.push_back({.name = "expert dispatch and combine",
-                                 .implementation = implementation,
-                                 .group_size = group,
-                                 .hidden_size = model_.hidden_size,
-                                 .num_experts = model_.num_experts,
-                                 .experts_per_token = model_.experts_per_token,
-                                 .count = count});
+    const bool repeated = t_ > 1 && !SequenceParallelExperts();
+    recipe_.exchanges.push_back(
+        {.name = "expert dispatch and combine",
+         .implementation = implementation,
+         .group_size = group,
+         .hidden_size = rules_.exchange_hidden_size > 0
+                            ? rules_.exchange_hidden_size
+                            : model_.hidden_size,
+         .num_experts = model_.num_experts,
+         .experts_per_token = model_.experts_per_token,
+         .tokens = repeated ? TokenBasis::kRank : TokenBasis::kRankSlice,
+         .note = rules_.exchange_note,
+         .count = count});
+    // What is combined is summed up already; the shared expert's parts are not.
+    if (repeated && rules_.shard_shared_experts &&
+        model_.shared_intermediate_size > 0) {
+      AllReduce("all_reduce shared expert", count);
+    }
   }
 
   void Memory() {
@@ -406,7 +437,8 @@ class Builder {
     }
     const int communicators =
         (t_ > 1 ? 1 : 0) + (plan_.attention_dp > 1 ? 1 : 0) + (p > 1 ? 1 : 0);
-    memory.communicator_bytes = kNcclBufferBytes * communicators;
+    memory.communicator_bytes = kNcclBufferBytes * communicators +
+                                rules_.exchange_bytes + rules_.startup_bytes;
     memory.usable_fraction = rules_.usable_memory_fraction;
   }
 
@@ -419,6 +451,12 @@ class Builder {
 };
 
 }  // namespace
+
+void AddPath(const CollectivePath& path, CollectivePaths& paths) {
+  if (paths.empty() || paths.back().max_bytes < path.max_bytes) {
+    paths.push_back(path);
+  }
+}
 
 Recipe BuildRecipe(const ModelShape& model, const Plan& plan,
                    const RecipeRules& rules) {

@@ -4,16 +4,17 @@
 // its vllm/ folder.
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "server/engines/divisibility.h"
 #include "server/engines/engines.h"
+#include "server/engines/launch.h"
 #include "server/engines/node_facts.h"
 #include "server/engines/recipe_builder.h"
 
@@ -22,17 +23,32 @@ namespace {
 
 constexpr absl::string_view kVersion = "vLLM 7cfb97e3 (2026-08-20)";
 
+constexpr double kMiB = 1024.0 * 1024;
+
 // config/cache.py: gpu_memory_utilization.
 constexpr double kMemoryUtilization = 0.92;
 
-// engine/arg_utils.py: max_num_batched_tokens of the API server and
-// max_num_seqs, on GPUs of 70 GiB and more, and below.
-constexpr int64_t kLargeGpuBytes = int64_t{70} << 30;
-constexpr int64_t kLargeChunk = 8192, kSmallChunk = 2048;
-constexpr int64_t kLargeSequences = 1024, kSmallSequences = 256;
+// CUDA context with cuBLAS and NCCL modules (0.5 to 0.6 GiB on sm_90) and the
+// captured graphs of a decoder (0.2 to 0.4 GiB): what start-up takes off the
+// memory for KV beside weights and activations (v1/worker/gpu_worker.py).
+constexpr double kStartupBytes = 1024 * kMiB;
 
-// distributed/device_communicators/custom_all_reduce.py: largest message.
-constexpr double kCustomMaxBytes = 8.0 * 1024 * 1024;
+// Host time of a step with data-parallel ranks: the ranks agree on its size by
+// an all-reduce of a few integers among processes over the loopback interface
+// (v1/worker/dp_utils.py), one round trip and the wait for the last of them.
+// Stated, not measured: of the order of a tenth of a millisecond.
+constexpr double kDataParallelSyncSeconds = 100e-6;
+
+// engine/arg_utils.py: max_num_batched_tokens of the API server and
+// max_num_seqs, by the memory of a GPU.
+struct StepDefaults {
+  int64_t batched_tokens, sequences;
+};
+constexpr int64_t kVeryLargeGpuBytes = int64_t{160} << 30;
+constexpr int64_t kLargeGpuBytes = int64_t{70} << 30;
+constexpr StepDefaults kOnVeryLarge = {16384, 1024};
+constexpr StepDefaults kOnLarge = {8192, 1024};
+constexpr StepDefaults kElse = {2048, 256};
 
 // Tensors at a pipeline boundary: hidden states and residual
 // (v1/worker/gpu_worker.py).
@@ -40,32 +56,167 @@ constexpr int kBoundaryTensors = 2;
 
 // model_executor/layers/quantization/utils/marlin_utils.py.
 constexpr int64_t kMarlinHidden = 128;
+constexpr int64_t kMarlinExpertGroups[] = {32, 64, 128};
 
-// Deep EP low latency: default of max_num_batched_tokens (config/scheduler.py).
-constexpr int64_t kLowLatencyChunk = 256;
+// A gathered token brings, for each of its experts, a weight and an id
+// (fused_moe/prepare_finalize/naive_dp_ep.py), of four bytes each.
+constexpr double kRoutingBytesPerExpert = 8;
 
-// custom_all_reduce.py: 2, 4, 6 or 8 ranks; peer access; over two ranks only
-// with NVLink between all.
-bool CustomAllReduce(const Fingerprint& node, absl::Span<const int> gpus,
-                     int ranks) {
-  if (ranks != 2 && ranks != 4 && ranks != 6 && ranks != 8) return false;
-  if (OfEveryGroup(node, gpus, ranks, NvlinkComplete) == true) return true;
-  return ranks == 2 &&
-         OfEveryGroup(node, gpus, ranks, PeerAccessComplete) == true;
+// DeepEP low latency. config/scheduler.py: default of max_num_batched_tokens,
+// for which its buffers are made. fused_moe/prepare_finalize/deepep_ll.py:
+// widths that it is built for; others are padded to the next.
+constexpr int64_t kLowLatencyTokens = 256;
+constexpr int64_t kLowLatencyWidths[] = {2048, 2560, 3072, 4096,
+                                         5120, 6144, 7168, 8192};
+constexpr absl::string_view kBf16Dispatch =
+    "tokens go out in bf16, as the experts are not fp8 by blocks: a curve of "
+    "fp8 dispatch is a lower bound";
+
+// Bytes of a token and layer of sparse latent attention
+// (v1/attention/backends/mla/flashmla_sparse.py, sparse_swa.py): fp8 with its
+// scales, and rotary values in bf16.
+struct SparseKv {
+  int64_t latent, rotary;
+  bool fp8_only;  // else whatever the cache's format
+  double bytes;
+};
+constexpr SparseKv kSparseKv[] = {{512, 64, true, 656}, {448, 64, false, 584}};
+
+// ---- All-reduce (distributed/device_communicators)
+
+// Largest messages in MiB for 2, 4, 6 and 8 ranks; 0: not for so many. Of
+// FlashInfer's kernels, alone and with the norm after it
+// (compilation/passes/fusion/allreduce_rms_fusion.py), and those of one shot;
+// of vLLM's own where torch's symmetric memory is active, and of the latter
+// (all_reduce_utils.py); and whether that has the switch reduce (symm_mem.py).
+constexpr int kRanks[] = {2, 4, 6, 8};
+using ByRanks = std::array<double, std::size(kRanks)>;
+struct Architecture {
+  int capability;
+  ByRanks flashinfer, one_shot, custom, symmetric;
+  std::array<bool, std::size(kRanks)> multicast;
+};
+constexpr Architecture kArchitectures[] = {
+    {90,
+     {64, 2, 0, 0.5},
+     {32, 2, 0, 0.5},
+     {8, 8, 0.5, 0.25},
+     {64, 32, 64, 64},
+     {false, true, true, true}},
+    {100,
+     {64, 32, 0, 1},
+     {32, 4, 0, 1},
+     {2, 2, 1, 1},
+     {8, 32, 128, 128},
+     {false, false, true, true}},
+    {103,
+     {64, 64, 0, 2},
+     {32, 4, 0, 2},
+     {4, 4, 8, 4},
+     {4, 32, 32, 64},
+     {false, false, true, true}},
+};
+// custom_all_reduce.py: largest message elsewhere; csrc/custom_all_reduce.cuh:
+// up to where it takes one stage, for more than two ranks.
+constexpr double kCustomMiB = 8;
+constexpr ByRanks kOneStageMiB = {kCustomMiB, 0.5, 0.25, 0.25};
+
+constexpr absl::string_view kNvlinkUnknown =
+    "the profile does not say which GPUs NVLink joins: NCCL, an upper bound";
+
+struct AllReduce {
+  CollectivePaths paths;
+  absl::string_view note;
+  double fused_norm_max_bytes = 0;
+};
+
+// What an all-reduce among `ranks` tensor-parallel ranks takes, in the order of
+// cuda_communicator.py (NCCL's symmetric memory is off by default): FlashInfer,
+// vLLM's own, torch's symmetric memory, NCCL.
+AllReduce AllReduceOf(const Fingerprint& node, absl::Span<const int> gpus,
+                      int ranks) {
+  AllReduce result;
+  const auto column = static_cast<size_t>(
+      std::find(std::begin(kRanks), std::end(kRanks), ranks) -
+      std::begin(kRanks));
+  const std::optional<bool> peers =
+      OfEveryGroup(node, gpus, ranks, PeerAccessComplete);
+  if (column < std::size(kRanks) && peers != false) {
+    const std::optional<bool> nvlink =
+        OfEveryGroup(node, gpus, ranks, NvlinkComplete);
+    const auto add = [&](CollectiveKernel kernel, double mib) {
+      AddPath({CollectiveImpl::kVllmCustom, kernel, mib * kMiB}, result.paths);
+    };
+    const int capability = ComputeCapability(node, gpus).value_or(0);
+    const Architecture* architecture =
+        std::find_if(std::begin(kArchitectures), std::end(kArchitectures),
+                     [&](const Architecture& known) {
+                       return known.capability == capability;
+                     });
+    const bool tabled =
+        nvlink == true && architecture != std::end(kArchitectures);
+    // Two GPUs alone do not tell a switch from bridges; there FlashInfer takes
+    // all that symmetric memory would.
+    const bool symmetric = tabled && NvlinkSwitched(node) == true;
+    if (tabled && architecture->flashinfer[column] > 0) {
+      add(CollectiveKernel::kOneShot, architecture->one_shot[column]);
+      add(CollectiveKernel::kTwoShot, architecture->flashinfer[column]);
+      result.fused_norm_max_bytes = architecture->flashinfer[column] * kMiB;
+    }
+    // Over two ranks it wants NVLink between all; two make do with peer access.
+    if (nvlink == true || (ranks == 2 && peers == true)) {
+      const double most = symmetric ? architecture->custom[column] : kCustomMiB;
+      add(CollectiveKernel::kOneShot, std::min(most, kOneStageMiB[column]));
+      add(CollectiveKernel::kTwoShot, most);
+    }
+    if (symmetric) {
+      add(architecture->multicast[column] ? CollectiveKernel::kMulticast
+                                          : CollectiveKernel::kTwoShot,
+          architecture->symmetric[column]);
+    }
+    if (!nvlink.has_value() && result.paths.empty()) {
+      result.note = kNvlinkUnknown;
+    }
+  }
+  AddPath({CollectiveImpl::kNccl}, result.paths);
+  return result;
 }
 
-bool LargeGpus(const Fingerprint& node, absl::Span<const int> gpus) {
-  return SmallestMemoryBytes(node, gpus).value_or(0) >= kLargeGpuBytes;
+StepDefaults DefaultsOn(const Fingerprint& node, absl::Span<const int> gpus) {
+  const int64_t bytes = SmallestMemoryBytes(node, gpus).value_or(0);
+  if (bytes >= kVeryLargeGpuBytes) return kOnVeryLarge;
+  const bool a100 =
+      absl::StrContains(node.gpus[static_cast<size_t>(gpus[0])].name, "A100");
+  return bytes >= kLargeGpuBytes && !a100 ? kOnLarge : kElse;
 }
 
-// `text` as one word of a POSIX shell.
-std::string ShellWord(const std::string& text) {
-  const bool plain = std::all_of(text.begin(), text.end(), [](unsigned char c) {
-    return absl::ascii_isalnum(c) || absl::StrContains("._-/:", c);
-  });
-  return plain ? text
-               : absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}),
-                              "'");
+// ---- Expert tokens
+
+// config/parallel.py: tokens of a rank are split over its tensor-parallel ranks
+// for the experts' sake; models of DeepSeek's kind do not where there are
+// stages (models/deepseek_v2.py).
+bool SequenceParallelExperts(const ModelShape& model, const Plan& plan) {
+  return plan.attention_dp > 1 && plan.attention_tp > 1 &&
+         plan.expert_parallel > 1 &&
+         !(model.attention_kind == AttentionKind::kMla && plan.pipeline > 1);
+}
+
+int64_t LowLatencyWidth(int64_t hidden_size) {
+  const auto* width = std::lower_bound(
+      std::begin(kLowLatencyWidths), std::end(kLowLatencyWidths), hidden_size);
+  return width == std::end(kLowLatencyWidths) ? hidden_size : *width;
+}
+
+// DeepEP csrc/legacy/config.hpp: two buffers, each of what a dispatch receives
+// (a header, and bf16 at most) and of what a combine sends (bf16), for every
+// expert and token; and the tensor that the experts are given.
+double LowLatencyBytes(const ModelShape& model, bool fp8) {
+  constexpr double kHeader = 16, kBf16 = 2;
+  const auto width = static_cast<double>(LowLatencyWidth(model.hidden_size));
+  const double slots = static_cast<double>(model.num_experts) *
+                       static_cast<double>(kLowLatencyTokens);
+  return slots * (2 * (kHeader + kBf16 * width) + 2 * kBf16 * width +
+                  (fp8 ? 1 : kBf16) * width);
 }
 
 class Vllm final : public Engine {
@@ -91,37 +242,12 @@ class Vllm final : public Engine {
       const ModelShape& model, const Plan& plan, const Fingerprint& node,
       absl::Span<const int> gpus) const override {
     if (auto common = CommonRefusal(model, plan)) return common;
-    if (!model.is_moe() && plan.attention_dp > 1) {
-      return "data-parallel ranks of a dense model are independent replicas";
-    }
-    const int stage = plan.stage_gpus();
-    if (model.is_moe() && plan.expert_parallel != 1 &&
-        plan.expert_parallel != stage) {
-      return absl::StrCat("EP is TP x DP = ", stage, " or off, not ",
-                          plan.expert_parallel);
-    }
-    if (plan.transport == ExpertTransport::kDeepEpLowLatency) {
-      if (plan.expert_parallel == 1) return "DeepEP needs expert parallelism";
-      const std::optional<bool> nvlink =
-          OfEveryGroup(node, gpus, stage, NvlinkComplete);
-      if (nvlink != true) {
-        return absl::StrCat("DeepEP needs NVLink between all GPUs of a stage; ",
-                            nvlink.has_value()
-                                ? "some pairs have none"
-                                : "the profile does not say which have it");
-      }
-    }
-    if (auto refusal = QuantizedShareRefusal(
-            "moe_intermediate_size", model.moe_intermediate_size, "TP",
-            plan.moe_tp, model.expert_weights)) {
-      return refusal;
-    }
-    if (model.is_moe() &&
-        model.expert_weights.number == NumberFormat::kInt4Group) {
-      if (auto refusal = MultipleRefusal("hidden_size", model.hidden_size,
-                                         "int4 experts' tile", kMarlinHidden)) {
+    if (model.is_moe()) {
+      if (auto refusal = ExpertsRefusal(model, plan, node, gpus)) {
         return refusal;
       }
+    } else if (plan.attention_dp > 1) {
+      return "data-parallel ranks of a dense model are independent replicas";
     }
     if (model.num_dense_layers > 0) {
       if (auto refusal = QuantizedShareRefusal(
@@ -130,80 +256,239 @@ class Vllm final : public Engine {
         return refusal;
       }
     }
-    const bool split_shared =
-        plan.attention_tp == 1 || plan.transport != ExpertTransport::kNone;
-    if (model.shared_intermediate_size > 0 && !split_shared) {
-      return QuantizedShareRefusal(
-          "shared_intermediate_size", model.shared_intermediate_size, "TP",
-          plan.attention_tp, model.shared_expert_weights);
+    if (model.shared_intermediate_size > 0 &&
+        !SequenceParallelExperts(model, plan)) {
+      if (auto refusal = QuantizedShareRefusal(
+              "shared_intermediate_size", model.shared_intermediate_size, "TP",
+              plan.attention_tp, model.shared_expert_weights)) {
+        return refusal;
+      }
     }
-    return std::nullopt;
+    return AttentionRefusal(model, plan);
   }
 
   Recipe MakeRecipe(const ModelShape& model, const Plan& plan,
                     const Fingerprint& node,
                     absl::Span<const int> gpus) const override {
+    const StepDefaults defaults = DefaultsOn(node, gpus);
+    AllReduce all_reduce = AllReduceOf(node, gpus, plan.attention_tp);
     RecipeRules rules{
+        .sequence_parallel_experts = SequenceParallelExperts(model, plan),
+        .routing_bytes_per_expert = kRoutingBytesPerExpert,
         .boundary_tensors = kBoundaryTensors,
-        .chunk_tokens = LargeGpus(node, gpus) ? kLargeChunk : kSmallChunk,
-        .max_sequences =
-            LargeGpus(node, gpus) ? kLargeSequences : kSmallSequences,
+        .all_reduce_paths = std::move(all_reduce.paths),
+        .all_reduce_note = all_reduce.note,
+        .fused_norm_max_bytes = all_reduce.fused_norm_max_bytes,
+        .chunk_tokens = defaults.batched_tokens,
+        .max_sequences = defaults.sequences,
         .usable_memory_fraction = kMemoryUtilization,
+        .startup_bytes = kStartupBytes,
         // Scheduling and sampling overlap the step (asynchronous scheduling is
-        // the default), so nothing is added unless the asker states it.
-        .host_seconds = 0};
-    if (CustomAllReduce(node, gpus, plan.attention_tp)) {
-      rules.all_reduce_paths = {{CollectiveImpl::kVllmCustom, kCustomMaxBytes},
-                                {CollectiveImpl::kNccl}};
+        // the default); agreeing with other ranks does not.
+        .host_seconds = plan.attention_dp > 1 ? kDataParallelSyncSeconds : 0};
+    for (const SparseKv& kv : kSparseKv) {
+      if (model.index_topk > 0 && model.kv_lora_rank == kv.latent &&
+          model.qk_rope_head_dim == kv.rotary &&
+          (!kv.fp8_only || model.kv_cache_format != NumberFormat::kBf16)) {
+        rules.latent_kv_bytes_per_token = kv.bytes;
+      }
     }
     if (plan.transport == ExpertTransport::kDeepEpLowLatency) {
-      rules.chunk_tokens = kLowLatencyChunk;
-      rules.max_sequences = kLowLatencyChunk;
+      const bool fp8 = model.expert_weights.number == NumberFormat::kFp8Block;
+      rules.chunk_tokens = kLowLatencyTokens;
+      rules.max_sequences = kLowLatencyTokens;
+      rules.max_rank_sequences = kLowLatencyTokens;
+      rules.exchange_hidden_size = LowLatencyWidth(model.hidden_size);
+      rules.exchange_bytes = LowLatencyBytes(model, fp8);
+      if (!fp8) rules.exchange_note = kBf16Dispatch;
     }
     return BuildRecipe(model, plan, rules);
   }
 
   LaunchAdvice Launch(const ModelShape& model, const Plan& plan,
-                      const Workload& workload, const Fingerprint&,
+                      const Workload& workload, const Fingerprint& node,
                       const Placement& placement) const override {
-    std::vector<std::string> flags;
-    if (plan.attention_tp > 1 || plan.attention_dp > 1) {
-      flags.push_back(absl::StrCat("-tp ", plan.attention_tp));
-    }
-    if (plan.attention_dp > 1) {
-      flags.push_back(absl::StrCat("-dp ", plan.attention_dp));
-    }
-    if (plan.pipeline > 1) {
-      flags.push_back(absl::StrCat("-pp ", plan.pipeline));
-    }
-    if (plan.expert_parallel > 1) {
-      flags.push_back("--enable-expert-parallel");
-      if (plan.attention_dp > 1) {
-        flags.push_back(
-            absl::StrCat("--all2all-backend ",
-                         plan.transport == ExpertTransport::kDeepEpLowLatency
-                             ? "deepep_low_latency"
-                             : "allgather_reducescatter"));
-      }
-    }
-    flags.push_back(
-        absl::StrCat("--gpu-memory-utilization ", kMemoryUtilization));
-    // Sequences that one engine process schedules.
-    const int64_t engines = int64_t{plan.replicas} * plan.attention_dp;
-    flags.push_back(absl::StrCat(
-        "--max-num-seqs ",
-        std::max<int64_t>(1, (workload.concurrency + engines - 1) / engines)));
-
-    LaunchAdvice advice{.engine_version = std::string(version())};
+    LaunchAdvice advice{.environment = NcclSettings(node),
+                        .engine_version = std::string(version())};
+    const std::string flags =
+        Flags(model, plan, workload, node, placement, advice.environment);
     constexpr int kFirstPort = 8000;  // vLLM's default
     int port = kFirstPort;
     for (const std::vector<int>& gpus : placement.replicas) {
-      advice.commands.push_back(absl::StrCat(
-          "CUDA_VISIBLE_DEVICES=", absl::StrJoin(gpus, ","), " vllm serve ",
-          model.repository.empty() ? "MODEL" : ShellWord(model.repository), " ",
-          absl::StrJoin(flags, " "), " --port ", port++));
+      advice.commands.push_back(absl::StrCat(VisibleDevices(gpus),
+                                             " vllm serve ", ModelWord(model),
+                                             flags, " --port ", port++));
     }
     return advice;
+  }
+
+ private:
+  // quantization/fp8.py and utils/fp8_utils.py: what every rank computes of
+  // queries, keys and values, and what it brings to the output projection, is
+  // whole blocks; of int4 the latter, which is divided along the groups.
+  static std::optional<std::string> AttentionRefusal(const ModelShape& model,
+                                                     const Plan& plan) {
+    const WeightFormat& format = model.attention_weights;
+    const int64_t t = plan.attention_tp;
+    const int64_t heads = model.num_attention_heads;
+    if (model.num_linear_layers == model.num_layers) return std::nullopt;
+    if (format.number == NumberFormat::kFp8Block) {
+      const bool latent = model.attention_kind == AttentionKind::kMla;
+      const int64_t query =
+          latent ? model.qk_nope_head_dim + model.qk_rope_head_dim
+                 : model.head_dim;
+      if (auto refusal = QuantizedShareRefusal("query width", heads * query,
+                                               "TP", t, format)) {
+        return refusal;
+      }
+      const int64_t kv =
+          latent ? heads * (model.qk_nope_head_dim + model.v_head_dim)
+                 : model.num_key_value_heads * model.head_dim;
+      const int64_t parts =
+          latent ? t : std::min<int64_t>(t, model.num_key_value_heads);
+      if (auto refusal = QuantizedShareRefusal("key and value width", kv, "TP",
+                                               parts, format)) {
+        return refusal;
+      }
+    }
+    return QuantizedShareRefusal("attention output width",
+                                 heads * model.v_head_dim, "TP", t, format);
+  }
+
+  static std::optional<std::string> ExpertsRefusal(const ModelShape& model,
+                                                   const Plan& plan,
+                                                   const Fingerprint& node,
+                                                   absl::Span<const int> gpus) {
+    const int stage = plan.stage_gpus();
+    if (plan.expert_parallel != 1 && plan.expert_parallel != stage) {
+      return absl::StrCat("EP is TP x DP = ", stage, " or off, not ",
+                          plan.expert_parallel);
+    }
+    if (plan.transport == ExpertTransport::kDeepEpLowLatency) {
+      if (auto refusal = DeepEpRefusal(plan, node, gpus)) return refusal;
+    }
+    const WeightFormat& format = model.expert_weights;
+    if (auto refusal = QuantizedShareRefusal("moe_intermediate_size",
+                                             model.moe_intermediate_size, "TP",
+                                             plan.moe_tp, format)) {
+      return refusal;
+    }
+    if (format.number == NumberFormat::kInt4Group) {
+      if (auto refusal = MultipleRefusal("hidden_size", model.hidden_size,
+                                         "int4 experts' tile", kMarlinHidden)) {
+        return refusal;
+      }
+      if (std::find(std::begin(kMarlinExpertGroups),
+                    std::end(kMarlinExpertGroups),
+                    format.group_size) == std::end(kMarlinExpertGroups)) {
+        return absl::StrCat("int4 experts come in groups of ",
+                            absl::StrJoin(kMarlinExpertGroups, ", "), ", not ",
+                            format.group_size);
+      }
+    }
+    // fused_moe/experts/flashinfer_b12x_moe.py, cutlass_moe.py: what NVFP4 runs
+    // on there.
+    constexpr int kConsumerBlackwell = 120;
+    if (format.number == NumberFormat::kNvfp4 && plan.expert_parallel > 1 &&
+        ComputeCapability(node, gpus) == kConsumerBlackwell) {
+      return "NVFP4 experts on sm_120 run on kernels without expert "
+             "parallelism";
+    }
+    return std::nullopt;
+  }
+
+  static std::optional<std::string> DeepEpRefusal(const Plan& plan,
+                                                  const Fingerprint& node,
+                                                  absl::Span<const int> gpus) {
+    if (plan.expert_parallel == 1) return "DeepEP needs expert parallelism";
+    const int stage = plan.stage_gpus();
+    const std::optional<bool> nvlink =
+        OfEveryGroup(node, gpus, stage, NvlinkComplete);
+    if (nvlink != true) {
+      return absl::StrCat("DeepEP needs NVLink between all GPUs of a stage; ",
+                          nvlink.has_value()
+                              ? "some pairs have none"
+                              : "the profile does not say which have it");
+    }
+    if (OfEveryGroup(node, gpus, stage, PeerAccessComplete) == false) {
+      return "DeepEP needs copies between peers, which do not work here";
+    }
+    return std::nullopt;
+  }
+
+  // What stands behind the model's name, a space before each. Adds to
+  // `environment` what a sick node needs.
+  static std::string Flags(const ModelShape& model, const Plan& plan,
+                           const Workload& workload, const Fingerprint& node,
+                           const Placement& placement,
+                           std::vector<std::string>& environment) {
+    std::string flags;
+    const auto add = [&](const auto&... parts) {
+      absl::StrAppend(&flags, " ", parts...);
+    };
+    if (plan.attention_tp > 1 || plan.attention_dp > 1) {
+      add("-tp ", plan.attention_tp);
+    }
+    if (plan.attention_dp > 1) add("-dp ", plan.attention_dp);
+    if (plan.pipeline > 1) add("-pp ", plan.pipeline);
+    const bool low_latency =
+        plan.transport == ExpertTransport::kDeepEpLowLatency;
+    if (plan.expert_parallel > 1) {
+      add("--enable-expert-parallel");
+      if (plan.attention_dp > 1) {
+        add("--all2all-backend ",
+            low_latency ? "deepep_low_latency" : "allgather_reducescatter");
+      }
+    }
+    if (model.kv_cache_format == NumberFormat::kFp8) {
+      add("--kv-cache-dtype fp8");
+    }
+    add("--gpu-memory-utilization ", kMemoryUtilization);
+    // Sequences that one scheduler has in flight. Each needs a token of a step.
+    const int64_t sequences =
+        SequencesEach(workload, int64_t{plan.replicas} * plan.attention_dp);
+    add("--max-num-seqs ", sequences);
+    const int64_t tokens =
+        low_latency ? kLowLatencyTokens
+                    : DefaultsOn(node, placement.replicas[0]).batched_tokens;
+    if (sequences > tokens) add("--max-num-batched-tokens ", sequences);
+    if (plan.attention_tp > 1) {
+      AddPeerWorkarounds(node, plan.attention_tp, placement, flags,
+                         environment);
+    }
+    return flags;
+  }
+
+  // custom_all_reduce.py trusts the driver's word on peer access, and fails,
+  // hangs or returns garbage where that is wrong. FlashInfer's kernels, alone
+  // and fused, and torch's symmetric memory have switches of their own.
+  static void AddPeerWorkarounds(const Fingerprint& node, int ranks,
+                                 const Placement& placement, std::string& flags,
+                                 std::vector<std::string>& environment) {
+    bool access = true, broken = false, linked = true;
+    for (const std::vector<int>& gpus : placement.replicas) {
+      access = access &&
+               OfEveryGroup(node, gpus, ranks, PeerAccessComplete) != false;
+      broken = broken || PeerCopiesBroken(node, gpus);
+      linked =
+          linked && OfEveryGroup(node, gpus, ranks, NvlinkComplete) == true;
+    }
+    if (access) return;
+    absl::StrAppend(&flags, " --disable-custom-all-reduce");
+    if (broken) SetVariable("NCCL_P2P_DISABLE=1", environment);
+    const std::optional<int> capability =
+        ComputeCapability(node, placement.replicas[0]);
+    const bool tabled =
+        std::any_of(std::begin(kArchitectures), std::end(kArchitectures),
+                    [&](const Architecture& known) {
+                      return known.capability == capability;
+                    });
+    if (!tabled || !linked) return;
+    SetVariable("VLLM_ALLREDUCE_USE_FLASHINFER=0", environment);
+    SetVariable("VLLM_ALLREDUCE_USE_SYMM_MEM=0", environment);
+    absl::StrAppend(&flags,
+                    " --compilation-config.pass_config.fuse_allreduce_rms "
+                    "false");
   }
 };
 

@@ -168,9 +168,8 @@ class PromptAttentionOperation final : public Operation {
 class CollectiveOperation final : public Operation {
  public:
   CollectiveOperation(const Profile& profile, CollectiveOp op, int group_size,
-                      const absl::InlinedVector<CollectivePath, 3>& paths);
-  bool Is(CollectiveOp op, int group_size,
-          const absl::InlinedVector<CollectivePath, 3>& paths) const;
+                      const CollectivePaths& paths);
+  bool Is(CollectiveOp op, int group_size, const CollectivePaths& paths) const;
   // Whether any curve could price it.
   bool Measured() const;
   std::string Source(const Argument& argument) const override;
@@ -182,16 +181,29 @@ class CollectiveOperation final : public Operation {
     CollectiveImpl implementation = CollectiveImpl::kNccl;
     Launch launch = Launch::kGraph;
     absl::string_view note;
+    bool upper_bound = false;
   };
   Price Evaluate(const Argument& argument) const override;
   Choice Choose(const Argument& argument) const;
+  Choice Read(CollectiveImpl implementation, const Argument& argument,
+              absl::string_view note) const;
+  const Curve*& CurveOf(CollectiveImpl implementation, Launch launch) {
+    return curves_[static_cast<size_t>(implementation)]
+                  [static_cast<size_t>(launch)];
+  }
+  const Curve* CurveOf(CollectiveImpl implementation, Launch launch) const {
+    return curves_[static_cast<size_t>(implementation)]
+                  [static_cast<size_t>(launch)];
+  }
   size_t Wanted(double bytes) const;
 
   CollectiveOp op_;
   int group_size_;
-  absl::InlinedVector<CollectivePath, 3> paths_;
-  // By path, then by launch; null: not measured.
-  absl::InlinedVector<std::array<const Curve*, 2>, 3> curves_;
+  CollectivePaths paths_;
+  // By implementation, then by launch; null: not measured, or not asked for.
+  static constexpr size_t kImplementations =
+      static_cast<size_t>(CollectiveImpl::kTrtllm) + 1;
+  std::array<std::array<const Curve*, 2>, kImplementations> curves_ = {};
 };
 
 // Dispatch and combine by a library; argument: tokens of a rank.
@@ -209,16 +221,24 @@ class ExchangeOperation final : public Operation {
   const Curve *dispatch_, *combine_;
 };
 
-// One more small kernel in a CUDA graph.
+// One more small kernel in a CUDA graph; argument: the message of an all-reduce
+// that does its work along up to `fused_max_bytes`, 0 where there is none.
 class KernelNodeOperation final : public Operation {
  public:
-  explicit KernelNodeOperation(const Profile& profile);
+  // As far as nothing is fused.
+  static constexpr double kNeverFused = -1;
+  explicit KernelNodeOperation(const Profile& profile,
+                               double fused_max_bytes = kNeverFused);
+  bool Is(double fused_max_bytes) const {
+    return fused_max_bytes_ == fused_max_bytes;
+  }
   std::string Source(const Argument& argument) const override;
   std::vector<std::string> Missing(const Argument& argument) const override;
 
  private:
   Price Evaluate(const Argument& argument) const override;
   std::optional<Estimate> node_;
+  double fused_max_bytes_;
 };
 
 }  // namespace fabricwise

@@ -239,6 +239,7 @@ struct Pricer::State {
   std::vector<std::unique_ptr<PromptAttentionOperation>> prompt_attention;
   std::vector<std::unique_ptr<CollectiveOperation>> collectives;
   std::vector<std::unique_ptr<ExchangeOperation>> exchanges;
+  std::vector<std::unique_ptr<KernelNodeOperation>> fused;
   std::vector<std::unique_ptr<SharedWork>> shared;
   RoutingMemo routing;
   MemoryOperation copy;
@@ -308,7 +309,7 @@ struct Pricer::State {
           "not measured: one all-reduce moves the same bytes and stands in");
       return;
     }
-    for (const CollectiveStep& step : use.steps) add(step, {});
+    for (const CollectiveStep& step : use.steps) add(step, use.note);
   }
 };
 
@@ -331,9 +332,10 @@ std::shared_ptr<const Pricer::Bound> Pricer::Bind(const Recipe& recipe) {
     bound->items.push_back({.operation = state.Intern(state.exchanges, use),
                             .name = use.name,
                             .asks = Asks::kTokens,
-                            .basis = TokenBasis::kRankSlice,
+                            .basis = use.tokens,
                             .count = use.count,
-                            .communication = true});
+                            .communication = true,
+                            .note = use.note});
   }
   if (state.scope == CostScope::kCommunication) {
     state.Divide(*bound);
@@ -381,6 +383,14 @@ std::shared_ptr<const Pricer::Bound> Pricer::Bind(const Recipe& recipe) {
   bound->items.push_back({.operation = &state.node,
                           .name = "small kernels",
                           .count = recipe.small_kernels});
+  if (recipe.fused.count > 0) {
+    bound->items.push_back(
+        {.operation = state.Intern(state.fused, recipe.fused.max_bytes),
+         .name = "norms after long all-reduces",
+         .asks = Asks::kTokens,
+         .factor = recipe.fused.bytes_per_token,
+         .count = recipe.fused.count});
+  }
   state.Divide(*bound);
   return bound;
 }

@@ -65,7 +65,8 @@ struct Candidate {
   Plan plan;
   int gpus;
   int complexity;
-  int64_t max_concurrency;  // that fits in memory
+  int64_t max_concurrency;       // that fits in memory
+  int64_t max_step_concurrency;  // that the engine takes in its steps
 
   const Engine& engine() const { return *replica->engine; }
   std::string mode() const { return ModeName(plan); }
@@ -100,6 +101,20 @@ std::string MemoryReason(const MemoryUse& use) {
     absl::StrAppend(&reason, "; fits up to concurrency ", *use.max_concurrency);
   }
   return reason;
+}
+
+// Sequences in flight that steps of a plan can decode.
+int64_t MaxStepConcurrency(const Recipe& recipe, const Plan& plan) {
+  if (recipe.max_rank_sequences == 0) return kMaxConcurrency;
+  return recipe.max_rank_sequences * plan.replicas * plan.pipeline *
+         plan.attention_dp;
+}
+
+std::string StepReason(const Candidate& candidate) {
+  return absl::StrCat("a rank decodes at most ",
+                      candidate.replica->recipe.max_rank_sequences,
+                      " sequences in a step: up to concurrency ",
+                      candidate.max_step_concurrency);
 }
 
 // One question over one profile, at any number of concurrencies.
@@ -140,8 +155,11 @@ class Advisor {
     std::vector<Outcome> ranked;
     for (const Candidate& candidate : candidates_) {
       if (!MayRun(candidate, concurrency)) {
-        ruled_out.push_back({candidate.engine().id(), candidate.mode(),
-                             MemoryReason(Memory(candidate, concurrency))});
+        ruled_out.push_back(
+            {candidate.engine().id(), candidate.mode(),
+             concurrency > candidate.max_step_concurrency
+                 ? StepReason(candidate)
+                 : MemoryReason(Memory(candidate, concurrency))});
         continue;
       }
       Outcome outcome = Evaluate(candidate, concurrency);
@@ -283,13 +301,15 @@ class Advisor {
       Replica& replica = FindReplica(engine, plan, gpus);
       const MemoryUse memory = ComputeMemory(
           replica.recipe, plan, question_.workload, gpu_memory_bytes_);
-      candidates_.push_back({.replica = &replica,
-                             .placement = &placement,
-                             .plan = plan,
-                             .gpus = plan.gpus(),
-                             .complexity = Complexity(plan),
-                             .max_concurrency = memory.max_concurrency.value_or(
-                                 std::numeric_limits<int64_t>::max())});
+      candidates_.push_back(
+          {.replica = &replica,
+           .placement = &placement,
+           .plan = plan,
+           .gpus = plan.gpus(),
+           .complexity = Complexity(plan),
+           .max_concurrency = memory.max_concurrency.value_or(
+               std::numeric_limits<int64_t>::max()),
+           .max_step_concurrency = MaxStepConcurrency(replica.recipe, plan)});
     }
   }
 
@@ -406,8 +426,9 @@ class Advisor {
   }
 
   bool MayRun(const Candidate& candidate, int64_t concurrency) const {
-    return question_.limits.ignore_memory ||
-           concurrency <= candidate.max_concurrency;
+    return concurrency <= candidate.max_step_concurrency &&
+           (question_.limits.ignore_memory ||
+            concurrency <= candidate.max_concurrency);
   }
 
   // The step of one replica; the same for all plans that differ in replicas

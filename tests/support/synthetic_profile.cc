@@ -98,11 +98,18 @@ class Maker {
       seconds *= node_.all_to_all_cliff;
     }
     if (launch == Launch::kEager) seconds += node_.eager_seconds;
-    Add(CollectiveKey{.op = op,
+    CollectiveKey key{.op = op,
                       .group = {.size = group},
                       .launch = launch,
-                      .size_bytes = size},
-        seconds);
+                      .size_bytes = size};
+    Add(key, seconds);
+    if (op != CollectiveOp::kAllReduce) return;
+    for (CollectiveImpl peer_kernel :
+         {CollectiveImpl::kOneShot, CollectiveImpl::kTwoShot,
+          CollectiveImpl::kNcclSymmetric}) {
+      key.implementation = peer_kernel;
+      Add(key, seconds);
+    }
   }
 
   void AddShard(ExpertsKey key) {

@@ -23,8 +23,8 @@ struct SyntheticNode {
   bool nvlink = true;  // all to all, with peer access; else neither
 
   // A collective among n GPUs in a graph: latency x log2(2 n), and its size
-  // over the rate (both ways for an all-reduce). Eager: once eager_seconds
-  // more.
+  // over the rate (both ways for an all-reduce, whose kernels over peer memory
+  // take as long as NCCL's). Eager: once eager_seconds more.
   double fabric_latency_seconds = 5e-6;
   double fabric_bytes_per_second = 300e9;
   double eager_seconds = 10e-6;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "absl/strings/str_cat.h"
 #include "server/profile/preset.h"
 
 namespace fabricwise {
@@ -48,6 +49,16 @@ Fingerprint Node(int gpus, bool nvlink) {
   return node;
 }
 
+Fingerprint Box(const char* name, int count, bool nvlink, bool peers) {
+  Fingerprint node = Node(count, nvlink);
+  for (Gpu& gpu : node.gpus) {
+    gpu.name = name;
+    gpu.compute_capability = 0;  // follows from the name
+  }
+  for (auto& row : node.peer_access) row.assign(row.size(), peers);
+  return node;
+}
+
 Placement Gpus(const Plan& plan) {
   Placement placement;
   int next = 0;
@@ -83,6 +94,33 @@ double CountOf(const Recipe& recipe, CollectiveOp op) {
     }
   }
   return count;
+}
+
+std::vector<std::string> Lines(const Recipe& recipe) {
+  std::vector<std::string> lines;
+  for (const CollectiveUse& use : recipe.collectives) {
+    for (const CollectiveStep& step : use.steps) {
+      const char* tokens = "";
+      switch (step.tokens) {
+        case TokenBasis::kRank:
+          tokens = "rank";
+          break;
+        case TokenBasis::kRankSlice:
+          tokens = "slice";
+          break;
+        case TokenBasis::kStage:
+          tokens = "stage";
+          break;
+        case TokenBasis::kOutput:
+          tokens = "output";
+          break;
+      }
+      lines.push_back(
+          absl::StrCat(use.count, " x ", std::string(ToString(step.op)), " n",
+                       use.group_size, " ", step.bytes_per_token, " ", tokens));
+    }
+  }
+  return lines;
 }
 
 const CollectiveUse& CollectiveOf(const Recipe& recipe,

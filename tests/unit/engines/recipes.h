@@ -25,6 +25,10 @@ Plan PlanOf(const ModelShape& model, const std::string& mode);
 // `gpus` GPUs of 141 GB with NVLink among all, or among none.
 Fingerprint Node(int gpus, bool nvlink = true);
 
+// `count` GPUs of this name, of 141 GB, with NVLink and peer access among all
+// or among none.
+Fingerprint Box(const char* name, int count, bool nvlink, bool peers);
+
 // The GPUs of a plan, in the order of the node's numbers.
 Placement Gpus(const Plan& plan);
 
@@ -39,6 +43,10 @@ std::string RefusalOf(EngineId engine, const ModelShape& model,
 
 // Occurrences of `op` in a step; each step of a use counts.
 double CountOf(const Recipe& recipe, CollectiveOp op);
+
+// One line for each collective, without its name, as in "60 x all_gather n8
+// 14336 stage": bytes a token, and which tokens.
+std::vector<std::string> Lines(const Recipe& recipe);
 
 // The only use of this name; ends the test's program where there is none.
 const CollectiveUse& CollectiveOf(const Recipe& recipe,

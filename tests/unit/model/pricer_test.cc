@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/domain/model_shape.h"
@@ -278,13 +279,132 @@ TEST(Pricer, TakesTheEnginesKernelWithinItsLimitAndNcclBeyond) {
   };
   EXPECT_EQ(source(16, *profile).source, "all_reduce/n8/vllm_custom/graph");
   EXPECT_EQ(source(16, *profile).note, "");
-  // 8 MiB is 512 rows of hidden size 8192.
-  EXPECT_EQ(source(512, *profile).source, "all_reduce/n8/vllm_custom/graph");
-  EXPECT_EQ(source(513, *profile).source, "all_reduce/n8/nccl/graph");
-  EXPECT_EQ(source(513, *profile).note, "");
-  const Term other = source(16, *SyntheticProfile());
-  EXPECT_EQ(other.source, "all_reduce/n8/nccl/graph");
-  EXPECT_THAT(other.note, HasSubstr("another stands in"));
+  // 64 MiB is 4096 rows of hidden size 8192.
+  EXPECT_EQ(source(4096, *profile).source, "all_reduce/n8/vllm_custom/graph");
+  EXPECT_EQ(source(4097, *profile).source, "all_reduce/n8/nccl/graph");
+  EXPECT_EQ(source(4097, *profile).note, "");
+}
+
+// What an all-reduce of 64 KiB among eight takes of these curves, by a kernel
+// of each kind.
+struct StandIn {
+  std::vector<std::pair<CollectiveImpl, double>> measured;  // microseconds
+  CollectiveKernel kernel;
+  const char* source;
+  const char* note;
+  bool upper_bound;
+};
+
+TEST(Pricer, TakesTheNearestMeasuredKernelForOneThatIsNot) {
+  using enum CollectiveImpl;
+  using Kernel = CollectiveKernel;
+  const char* const ours = "ours of its kind stands in";
+  const char* const bound = "an upper bound, what it passes over for it";
+  const StandIn rows[] = {
+      {{{kVllmCustom, 9}, {kOneShot, 5}, {kNccl, 20}},
+       Kernel::kOneShot,
+       "vllm_custom",
+       "",
+       false},
+      {{{kOneShot, 30}, {kTwoShot, 12}, {kNccl, 20}},
+       Kernel::kOneShot,
+       "one_shot",
+       ours,
+       false},
+      {{{kOneShot, 5}, {kTwoShot, 12}, {kNccl, 20}},
+       Kernel::kTwoShot,
+       "two_shot",
+       ours,
+       false},
+      {{{kNcclSymmetric, 8}, {kTwoShot, 6}, {kNccl, 20}},
+       Kernel::kMulticast,
+       "nccl_symmetric",
+       ours,
+       false},
+      {{{kTwoShot, 12}, {kNccl, 20}},
+       Kernel::kMulticast,
+       "two_shot",
+       bound,
+       true},
+      {{{kTwoShot, 25}, {kNccl, 20}}, Kernel::kMulticast, "nccl", bound, true},
+      {{{kTwoShot, 12}, {kNccl, 20}},
+       Kernel::kOneShot,
+       "two_shot",
+       bound,
+       true},
+      {{{kNccl, 20}}, Kernel::kTwoShot, "nccl", bound, true},
+      {{{kVllmCustom, 9}},
+       Kernel::kLibrary,
+       "vllm_custom",
+       "another kernel of the engine",
+       false},
+  };
+  for (const StandIn& row : rows) {
+    ProfileData data =
+        SyntheticProfileData({.keep = [](const MeasurementKey& key) {
+          return !IsCollective(key, CollectiveOp::kAllReduce);
+        }});
+    for (const auto& [implementation, microseconds] : row.measured) {
+      Measurement& measurement = data.measurements.emplace_back();
+      measurement.key = CollectiveKey{.op = CollectiveOp::kAllReduce,
+                                      .group = {.size = 8},
+                                      .implementation = implementation,
+                                      .size_bytes = 1 << 16};
+      measurement.statistics.median_seconds = microseconds * 1e-6;
+    }
+    const auto profile = BuildOrDie(std::move(data));
+    Recipe recipe;
+    recipe.collectives.push_back(
+        {.name = "all_reduce",
+         .group_size = 8,
+         .steps = {{CollectiveOp::kAllReduce, 1 << 16, TokenBasis::kRank}},
+         .paths = {{CollectiveImpl::kVllmCustom, row.kernel, 1 << 20},
+                   {CollectiveImpl::kNccl}},
+         .count = 1});
+    if (row.kernel == Kernel::kLibrary) {
+      recipe.collectives[0].paths[0].max_bytes = 1 << 10;
+    }
+    Pricer pricer(*profile, CostScope::kCommunication, 0);
+    const auto bound_recipe = pricer.Bind(recipe);
+    const ExplainedPrice price = pricer.Explain(
+        *bound_recipe,
+        DecodeLoad({.concurrency = 1, .phase = Phase::kDecode}, recipe.plan),
+        Launch::kGraph);
+    ASSERT_EQ(price.terms.size(), 1u) << row.source;
+    const Term& term = price.terms[0];
+    EXPECT_EQ(term.source,
+              absl::StrCat("all_reduce/n8/", row.source, "/graph"));
+    EXPECT_THAT(term.note, HasSubstr(row.note));
+    EXPECT_EQ(term.note.empty(), std::string(row.note).empty()) << term.note;
+    EXPECT_EQ(term.upper_bound, row.upper_bound) << row.source;
+    EXPECT_EQ(price.price.upper_bound, row.upper_bound) << row.source;
+  }
+}
+
+TEST(Pricer, NamesWhatANodeCanMeasureWhereNoKernelIs) {
+  const auto profile = Without([](const MeasurementKey& key) {
+    return IsCollective(key, CollectiveOp::kAllReduce);
+  });
+  EXPECT_THAT(Explain(*profile, Preset("Llama-3.1-70B"), "TP8",
+                      {.engine = EngineId::kVllm})
+                  .missing,
+              Contains(HasSubstr("all_reduce/n8/nccl/graph/")));
+}
+
+TEST(Pricer, RunsTheNormsByThemselvesAfterLongAllReduces) {
+  const auto profile = SyntheticProfile();
+  const auto norms = [&](int64_t concurrency) {
+    const ExplainedPrice price = Explain(
+        *profile, Preset("Llama-3.1-70B"), "TP8",
+        {.workload = {.concurrency = concurrency, .phase = Phase::kDecode},
+         .engine = EngineId::kVllm});
+    const Term* term = FindTerm(price, "norms after long all-reduces");
+    return term == nullptr ? Term{} : *term;
+  };
+  // 512 KiB is 32 rows of hidden size 8192.
+  EXPECT_EQ(norms(32).count, 0);
+  EXPECT_EQ(norms(33).count, 160);
+  EXPECT_NEAR(norms(33).seconds, 160 * 1.5e-6, 1e-12);
 }
 
 TEST(Pricer, TakesOneAllReduceForAScatterAndAGather) {

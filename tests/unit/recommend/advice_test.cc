@@ -425,6 +425,39 @@ TEST(Recommend, MarksWhatWouldNotFitWhereMemoryIsIgnored) {
   }
 }
 
+TEST(Recommend, RulesOutMoreSequencesThanStepsTake) {
+  ProfileData data = SyntheticProfileData({});
+  for (const ExchangeStage stage :
+       {ExchangeStage::kDispatch, ExchangeStage::kCombine}) {
+    for (const int64_t tokens : {1, 16, 256}) {
+      Measurement& measurement = data.measurements.emplace_back();
+      measurement.key = ExchangeKey{.stage = stage,
+                                    .group = {.size = 8},
+                                    .hidden_size = 7168,
+                                    .num_experts = 256,
+                                    .experts_per_token = 8,
+                                    .tokens_per_rank = tokens};
+      measurement.statistics.median_seconds =
+          10e-6 + 1e-7 * static_cast<double>(tokens);
+    }
+  }
+  const auto profile = BuildOrDie(std::move(data));
+  const auto reason = [&](int64_t concurrency) {
+    Question question = Asked(concurrency);
+    question.engines = {EngineId::kVllm};
+    question.limits.ignore_memory = true;
+    const Advice advice = Ask("DeepSeek-V3", question, *profile);
+    for (const RuledOut& out : advice.ruled_out) {
+      if (out.mode == "DP8+EP8:deepep-ll") return out.reason;
+    }
+    return std::string();
+  };
+  EXPECT_EQ(reason(2048), "");
+  EXPECT_EQ(reason(2049),
+            "a rank decodes at most 256 sequences in a step: up to concurrency "
+            "2048");
+}
+
 TEST(Recommend, ListsWhatTheEngineRefuses) {
   const Advice advice =
       Ask("Qwen3-235B-A22B-FP8", Asked(), *SyntheticProfile());
