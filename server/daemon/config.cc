@@ -25,6 +25,7 @@
 #include "server/daemon/unix_socket.h"
 #include "server/daemon/version.h"
 #include "server/metrics/catalogue.h"
+#include "server/metrics/outlook.h"
 
 namespace fabricwise {
 namespace {
@@ -222,6 +223,31 @@ absl::Status SetDatabase(const Values& values, Config& config) {
     return NotAllowed("database", "empty", "a path; its folder must exist");
   }
   config.database = values[0];
+  return absl::OkStatus();
+}
+
+absl::Status SetScenarios(const Values& values, Config& config) {
+  std::vector<Scenario> scenarios;
+  for (const std::string& value : values) {
+    absl::StatusOr<Scenario> scenario = ParseScenario(value);
+    if (!scenario.ok()) {
+      // Whatever is off in it, the argument is.
+      return absl::InvalidArgumentError(
+          absl::StrCat("scenario: ", scenario.status().message()));
+    }
+    for (const Scenario& other : scenarios) {
+      if (other.name == scenario->name) {
+        return NotAllowed("scenario", Quoted(value), "each name once");
+      }
+    }
+    scenarios.push_back(*std::move(scenario));
+  }
+  if (scenarios.size() > kMaxScenarios) {
+    return NotAllowed("scenario",
+                      absl::StrCat("given ", scenarios.size(), " times"),
+                      absl::StrCat("at most ", kMaxScenarios));
+  }
+  config.scenarios = std::move(scenarios);
   return absl::OkStatus();
 }
 
@@ -441,6 +467,35 @@ const std::vector<Option>& Options() {
        .get =
            [](const Config& config) {
              return Values{absl::StrCat(config.gpu_budget_ratio)};
+           }},
+      {.name = "scenario",
+       .placeholder = "SCENARIO",
+       .help = "Answer this question whenever the profile changes, and export "
+               "the answer: NAME: model=PRESET concurrency=N, and any of "
+               "engine, phase, objective, input-tokens, output-tokens, "
+               "context-tokens, gpus. May be given several times.",
+       .repeated = true,
+       .set = SetScenarios,
+       .get =
+           [](const Config& config) {
+             Values values;
+             for (const Scenario& scenario : config.scenarios) {
+               values.push_back(ToString(scenario));
+             }
+             return values;
+           }},
+      {.name = "reference-profile",
+       .placeholder = "FILE",
+       .help = "Export how much slower this node's curves are than those of "
+               "this profile, of another node of the kind. Empty: none.",
+       .set =
+           [](const Values& values, Config& config) {
+             config.reference_profile = values[0];
+             return absl::OkStatus();
+           },
+       .get =
+           [](const Config& config) {
+             return Values{config.reference_profile};
            }},
   };
   return options;

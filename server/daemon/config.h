@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "server/daemon/address.h"
 #include "server/daemon/log.h"
+#include "server/daemon/scenario.h"
 #include "server/rpc/access.h"
 #include "server/rpc/tls.h"
 
@@ -58,6 +59,8 @@ struct Config {
   absl::Duration quick_interval = absl::Hours(4);
   absl::Duration full_interval = absl::Hours(24);
   double gpu_budget_ratio = 0.003;
+  std::vector<Scenario> scenarios;  // names differ; at most kMaxScenarios
+  std::string reference_profile;    // profile file to compare with; empty: none
 };
 
 // Where defaults come from.

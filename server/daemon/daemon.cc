@@ -15,6 +15,7 @@
 #include "google/protobuf/descriptor.h"
 #include "server/base/status_macros.h"
 #include "server/daemon/log.h"
+#include "server/daemon/lookout.h"
 #include "server/daemon/measuring.h"
 #include "server/daemon/profile_store.h"
 #include "server/daemon/unix_socket.h"
@@ -23,6 +24,7 @@
 #include "server/metrics/collector.h"
 #include "server/metrics/exposer.h"
 #include "server/metrics/request_metrics.h"
+#include "server/profile/drift.h"
 #include "server/rpc/access.h"
 #include "server/rpc/answer.h"
 #include "server/rpc/handler.h"
@@ -115,6 +117,7 @@ MeasuringFacts FactsOf(const Measuring* measuring) {
   if (measuring != nullptr) {
     facts.worker_installed = true;
     facts.node_fingerprint = measuring->NodeFingerprintId();
+    facts.fingerprint_changes = measuring->fingerprint_changes();
     counts = measuring->Counts();
   }
   facts.measuring = counts.measuring;
@@ -181,10 +184,12 @@ struct Daemon::Parts {
   std::optional<StoreBackend> backend;
   std::optional<Handler> handler;
   std::unique_ptr<Measuring> measuring;  // null: no worker
+  std::unique_ptr<Lookout> lookout;
   std::unique_ptr<MetricsServer> metrics;
   std::unique_ptr<RpcServer> rpc;
 
   absl::Status PrepareMeasuring();
+  absl::Status PrepareLookout();
   absl::Status StartMetrics();
   absl::Status StartRpc();
 };
@@ -214,6 +219,29 @@ absl::Status Daemon::Parts::PrepareMeasuring() {
   return absl::OkStatus();
 }
 
+absl::Status Daemon::Parts::PrepareLookout() {
+  Lookout::Options options;
+  options.scenarios = config.scenarios;
+  if (!config.reference_profile.empty()) {
+    auto reference = LoadProfileFile(config.reference_profile);
+    if (!reference.ok()) {
+      return absl::Status(
+          reference.status().code(),
+          absl::StrCat("reference-profile: ", reference.status().message()));
+    }
+    options.reference = *std::move(reference);
+  }
+  options.history = [this](const std::string& fingerprint_id) {
+    // The last run, and those that it is compared with.
+    return store->History(fingerprint_id, 1 + kMostBaselineRuns);
+  };
+  options.on_drift = [this] {
+    if (measuring != nullptr) measuring->OnDrift();
+  };
+  lookout = std::make_unique<Lookout>(std::move(options), &snapshots);
+  return absl::OkStatus();
+}
+
 absl::Status Daemon::Parts::StartMetrics() {
   if (!config.metrics_listen) return absl::OkStatus();
   MetricSources sources;
@@ -225,6 +253,7 @@ absl::Status Daemon::Parts::StartMetrics() {
     return backend->State().measurement_count;
   };
   sources.measuring = [this] { return FactsOf(measuring.get()); };
+  sources.outlook = [this] { return lookout->Get(); };
   sources.profile = [this]() -> ProfileInUse {
     const std::shared_ptr<const Snapshot> snapshot = snapshots.Get();
     if (snapshot == nullptr) return {};
@@ -318,8 +347,10 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
   parts->handler.emplace(&parts->snapshots, &*parts->backend, clock,
                          Handler::Options{.cache_bytes = config.cache_bytes});
   RETURN_IF_ERROR(parts->PrepareMeasuring());
+  RETURN_IF_ERROR(parts->PrepareLookout());
   RETURN_IF_ERROR(parts->StartMetrics());
   RETURN_IF_ERROR(parts->StartRpc());
+  parts->lookout->Start();
   if (parts->measuring != nullptr) parts->measuring->Start();
   Log(LogLevel::kInfo, "started", {{"version", kVersion}});
   return std::unique_ptr<Daemon>(new Daemon(std::move(parts)));
@@ -378,6 +409,7 @@ void Daemon::Drain(absl::Duration budget) {
   parts_->rpc->Shutdown(
       std::clamp(end - parts_->clock->Now(), absl::ZeroDuration(), budget));
   parts_->rpc.reset();
+  parts_->lookout->Stop();
   parts_->store.reset();
   parts_->metrics.reset();
   Log(LogLevel::kInfo, "stopped");

@@ -91,6 +91,7 @@ absl::StatusOr<std::optional<MeasurementSink::Span>> Measuring::OnProbe(
     former.swap(node_fingerprint_id_);
   }
   if (former != id) {
+    if (!former.empty()) ++fingerprint_changes_;
     fabricwise::Log(former.empty() ? LogLevel::kInfo : LogLevel::kWarning,
                     former.empty() ? "node looked at" : "node has changed",
                     {{"fingerprint", id},

@@ -3,6 +3,8 @@
 // The measuring side of the daemon: worker, scheduler, and where results go.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -54,8 +56,12 @@ class Measuring final : private MeasurementSink {
   // Takes over when to measure.
   void SetPolicy(const Config& config);
   absl::Duration BusyTime() const { return scheduler_.BusyTime(); }
+  // The last run differs from those before: see Scheduler::OnDrift.
+  void OnDrift() { scheduler_.OnDrift(); }
   // Empty: not looked at yet.
   std::string NodeFingerprintId() const;
+  // Times that a look found the node changed.
+  int64_t fingerprint_changes() const { return fingerprint_changes_; }
 
  private:
   absl::StatusOr<std::optional<Span>> OnProbe(const NodeProbe& probe) override;
@@ -73,6 +79,7 @@ class Measuring final : private MeasurementSink {
   const std::function<std::vector<MeasurementKey>()> wanted_;
   mutable std::mutex mutex_;
   std::string node_fingerprint_id_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<int64_t> fingerprint_changes_ = 0;
 
   // Last: it uses all of the above.
   WorkerLauncher launcher_;  // on the scheduler's thread alone

@@ -32,15 +32,20 @@ ProfileData FromStored(StoredProfile stored) {
 
 }  // namespace
 
-absl::Status ImportProfileFile(const std::string& path, Store& store) {
+absl::StatusOr<std::shared_ptr<const Profile>> LoadProfileFile(
+    const std::string& path) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxProfileBytes));
-  ASSIGN_OR_RETURN(const ProfileData data, ReadProfile(path, text));
+  ASSIGN_OR_RETURN(ProfileData data, ReadProfile(path, text));
+  auto profile = Profile::Build(std::move(data));
+  if (profile.ok()) return profile;
+  return absl::Status(profile.status().code(),
+                      absl::StrCat(path, ": ", profile.status().message()));
+}
+
+absl::Status ImportProfileFile(const std::string& path, Store& store) {
   // What cannot be advised from is not kept either.
-  if (auto profile = Profile::Build(data); !profile.ok()) {
-    return absl::Status(profile.status().code(),
-                        absl::StrCat(path, ": ", profile.status().message()));
-  }
-  return store.Import(ToStored(data)).status();
+  ASSIGN_OR_RETURN(const auto profile, LoadProfileFile(path));
+  return store.Import(ToStored(profile->data())).status();
 }
 
 absl::StatusOr<std::shared_ptr<const Profile>> LoadProfile(Store& store,

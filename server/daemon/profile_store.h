@@ -21,6 +21,10 @@ namespace fabricwise {
 
 class Measuring;
 
+// The profile in the file at `path`. Errors as ImportProfileFile.
+absl::StatusOr<std::shared_ptr<const Profile>> LoadProfileFile(
+    const std::string& path);
+
 // Puts the profile file at `path` into `store`, as the current profile.
 // NOT_FOUND, PERMISSION_DENIED: the file cannot be read. INVALID_ARGUMENT,
 // FAILED_PRECONDITION: it is no profile of this version (ReadProfile,

@@ -25,9 +25,28 @@ enum class Metric {
   kProfileOldest,
   kProfileSwaps,
   kProfileMeasurements,
+  kNodeInfo,
+  kGpuInfo,
+  kGpuMemory,
+  kGpuNvlinks,
+  kGpuPeerAccess,
   kCurveSeconds,
+  kCurveP99,
+  kCurveBusBandwidth,
   kCurveCliffs,
+  kCurveCliffBytes,
+  kCurveCliffTokens,
   kCurvesLeftOut,
+  kDriftRatio,
+  kDrifted,
+  kReferenceRatio,
+  kScenarioInfo,
+  kScenarioAnswered,
+  kScenarioMode,
+  kScenarioTpot,
+  kScenarioThroughput,
+  kScenarioMargin,
+  kScenarioFlips,
   kStoredMeasurements,
   kWorkerInstalled,
   kMeasuring,
@@ -36,6 +55,7 @@ enum class Metric {
   kMeasurementGpuTime,
   kWorkerFaults,
   kProfileMatchesNode,
+  kFingerprintChanges,
   kProcessCpu,
   kProcessResidentMemory,
   kProcessVirtualMemory,
@@ -51,6 +71,8 @@ struct MetricSpec {
   MetricKind kind;
   const char* unit;  // "" where a plain number
   std::vector<const char*> labels;
+  // No scrape has more, whatever the profile and the configuration hold.
+  int most_series;
   const char* help;
 };
 

@@ -7,78 +7,16 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "prometheus/client_metric.h"
 #include "prometheus/metric_family.h"
-#include "prometheus/metric_type.h"
 #include "server/metrics/catalogue.h"
+#include "server/metrics/family.h"
 #include "server/metrics/process.h"
+#include "server/metrics/profile_series.h"
 
 namespace fabricwise {
 namespace {
 
-using prometheus::ClientMetric;
 using prometheus::MetricFamily;
-using prometheus::MetricType;
-
-MetricType TypeOf(MetricKind kind) {
-  switch (kind) {
-    case MetricKind::kCounter:
-      return MetricType::Counter;
-    case MetricKind::kGauge:
-      return MetricType::Gauge;
-    case MetricKind::kHistogram:
-      return MetricType::Histogram;
-  }
-  return MetricType::Untyped;
-}
-
-// A family in the making: its samples get the labels that the catalogue names.
-class Family {
- public:
-  explicit Family(const MetricSpec& spec) : spec_(spec) {
-    family_.name = spec.name;
-    family_.help = spec.help;
-    family_.type = TypeOf(spec.kind);
-  }
-
-  void Add(std::vector<std::string> labels, double value) {
-    ClientMetric& sample = Labelled(std::move(labels));
-    (spec_.kind == MetricKind::kCounter ? sample.counter.value
-                                        : sample.gauge.value) = value;
-  }
-  void Add(double value) { Add({}, value); }
-  void Add(int64_t value) { Add({}, static_cast<double>(value)); }
-  // The epoch stands for a time that is not known.
-  void Add(absl::Time time) {
-    if (time == absl::UnixEpoch()) return;
-    Add(absl::ToDoubleSeconds(time - absl::UnixEpoch()));
-  }
-
-  void AddHistogram(const MethodCounts& counts) {
-    ClientMetric::Histogram& h = Labelled({counts.method}).histogram;
-    h.sample_sum = absl::ToDoubleSeconds(counts.total_duration);
-    for (size_t i = 0; i < kDurationBoundsSeconds.size(); ++i) {
-      h.sample_count += static_cast<uint64_t>(counts.by_duration[i]);
-      h.bucket.push_back({h.sample_count, kDurationBoundsSeconds[i]});
-    }
-    // The text form adds the bucket of all, "+Inf", from the count.
-    h.sample_count += static_cast<uint64_t>(counts.by_duration.back());
-  }
-
-  MetricFamily Take() { return std::move(family_); }
-
- private:
-  ClientMetric& Labelled(std::vector<std::string> values) {
-    ClientMetric& sample = family_.metric.emplace_back();
-    for (size_t i = 0; i < values.size(); ++i) {
-      sample.label.push_back({spec_.labels.at(i), std::move(values[i])});
-    }
-    return sample;
-  }
-
-  const MetricSpec& spec_;
-  MetricFamily family_;
-};
 
 void AddRequests(const std::vector<MethodCounts>& methods, Family& family) {
   for (const MethodCounts& counts : methods) {
@@ -93,31 +31,12 @@ void AddRequests(const std::vector<MethodCounts>& methods, Family& family) {
   }
 }
 
-void AddCurves(const Profile& profile, Family& family) {
-  size_t left = kMaxExportedCurves;
-  for (const auto& [key, curve] : profile.curves()) {
-    if (left-- == 0) return;
-    for (const int64_t size : kExportedSizesBytes) {
-      const auto estimate = curve.At(static_cast<double>(size));
-      if (!estimate) continue;
-      family.Add({ToString(key), absl::StrCat(size),
-                  std::string(ToString(estimate->standing))},
-                 estimate->seconds);
-    }
+// A value of each scenario that has an answer.
+void AddScenarios(const Outlook& outlook, double ScenarioAdvice::*field,
+                  Family& family) {
+  for (const ScenarioAdvice& s : outlook.scenarios) {
+    if (s.answered) family.Add({s.name}, s.*field);
   }
-}
-
-void AddCliffs(const Profile& profile, Family& family) {
-  size_t left = kMaxExportedCurves;
-  for (const auto& [key, curve] : profile.curves()) {
-    if (left-- == 0) return;
-    family.Add({ToString(key)}, static_cast<double>(curve.Cliffs().size()));
-  }
-}
-
-int64_t CurvesLeftOut(const Profile& profile) {
-  const size_t count = profile.curves().size();
-  return static_cast<int64_t>(count - std::min(count, kMaxExportedCurves));
 }
 
 class Collector final : public prometheus::Collectable {
@@ -128,6 +47,7 @@ class Collector final : public prometheus::Collectable {
     const Scrape scrape = {.in_use = sources_.profile(),
                            .methods = sources_.requests->Counts(),
                            .measuring = sources_.measuring(),
+                           .outlook = sources_.outlook(),
                            .process = ReadProcessFacts()};
     std::vector<MetricFamily> families;
     for (const MetricSpec& spec : Catalogue()) {
@@ -144,10 +64,14 @@ class Collector final : public prometheus::Collectable {
     ProfileInUse in_use;
     std::vector<MethodCounts> methods;
     MeasuringFacts measuring;
+    std::shared_ptr<const Outlook> outlook;
     absl::StatusOr<ProcessFacts> process;
   };
 
   void Fill(Metric metric, const Scrape& scrape, Family& family) const {
+    static const Outlook& nothing = *new Outlook;
+    const Outlook& outlook =
+        scrape.outlook == nullptr ? nothing : *scrape.outlook;
     const Profile* const profile = scrape.in_use.profile.get();
     const ProcessFacts* const process =
         scrape.process.ok() ? &*scrape.process : nullptr;
@@ -188,15 +112,87 @@ class Collector final : public prometheus::Collectable {
           family.Add(int64_t{std::ssize(profile->data().measurements)});
         }
         return;
+      case Metric::kNodeInfo:
+        if (profile != nullptr) {
+          const Fingerprint& node = profile->fingerprint();
+          family.Add({node.fabric, node.driver_version, node.cuda_version,
+                      node.nccl_version},
+                     1);
+        }
+        return;
+      case Metric::kGpuInfo:
+        if (profile != nullptr) AddGpus(*profile, family);
+        return;
+      case Metric::kGpuMemory:
+        if (profile != nullptr) AddGpuMemory(*profile, family);
+        return;
+      case Metric::kGpuNvlinks:
+        if (profile != nullptr) AddNvlinks(*profile, family);
+        return;
+      case Metric::kGpuPeerAccess:
+        if (profile != nullptr) AddPeerAccess(*profile, family);
+        return;
       case Metric::kCurveSeconds:
-        if (profile != nullptr) AddCurves(*profile, family);
+        if (profile != nullptr) {
+          AddCurves(*profile, CurveValue::kMedian, family);
+        }
+        return;
+      case Metric::kCurveP99:
+        if (profile != nullptr) AddCurves(*profile, CurveValue::kP99, family);
+        return;
+      case Metric::kCurveBusBandwidth:
+        if (profile != nullptr) {
+          AddCurves(*profile, CurveValue::kBusBandwidth, family);
+        }
         return;
       case Metric::kCurveCliffs:
-        if (profile != nullptr) AddCliffs(*profile, family);
+        if (profile != nullptr) AddCliffCounts(*profile, family);
+        return;
+      case Metric::kCurveCliffBytes:
+        if (profile != nullptr) AddCliffBytes(*profile, family);
+        return;
+      case Metric::kCurveCliffTokens:
+        if (profile != nullptr) AddCliffTokens(*profile, outlook, family);
         return;
       case Metric::kCurvesLeftOut:
         if (profile != nullptr) family.Add(CurvesLeftOut(*profile));
         return;
+      case Metric::kDriftRatio:
+        return AddDriftRatios(outlook, family);
+      case Metric::kDrifted:
+        return AddDrifted(outlook, family);
+      case Metric::kReferenceRatio:
+        return AddReferenceRatios(outlook, family);
+      case Metric::kScenarioInfo:
+        for (const ScenarioAdvice& s : outlook.scenarios) {
+          family.Add({s.name, s.model, s.phase, absl::StrCat(s.concurrency)},
+                     1);
+        }
+        return;
+      case Metric::kScenarioAnswered:
+        for (const ScenarioAdvice& s : outlook.scenarios) {
+          family.Add({s.name}, s.answered ? 1 : 0);
+        }
+        return;
+      case Metric::kScenarioMode:
+        for (const ScenarioAdvice& s : outlook.scenarios) {
+          if (s.answered) family.Add({s.name, s.engine, s.mode}, 1);
+        }
+        return;
+      case Metric::kScenarioTpot:
+        return AddScenarios(outlook, &ScenarioAdvice::tpot_seconds, family);
+      case Metric::kScenarioThroughput:
+        return AddScenarios(outlook, &ScenarioAdvice::output_tokens_per_second,
+                            family);
+      case Metric::kScenarioMargin:
+        return AddScenarios(outlook, &ScenarioAdvice::margin_ratio, family);
+      case Metric::kScenarioFlips:
+        for (const ScenarioAdvice& s : outlook.scenarios) {
+          family.Add({s.name}, static_cast<double>(s.flips));
+        }
+        return;
+      case Metric::kFingerprintChanges:
+        return family.Add(scrape.measuring.fingerprint_changes);
       case Metric::kWorkerInstalled:
         return family.Add(int64_t{scrape.measuring.worker_installed});
       case Metric::kMeasuring:

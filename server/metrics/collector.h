@@ -13,6 +13,7 @@
 
 #include "absl/time/time.h"
 #include "prometheus/collectable.h"
+#include "server/metrics/outlook.h"
 #include "server/metrics/request_metrics.h"
 #include "server/profile/profile.h"
 
@@ -34,6 +35,7 @@ struct MeasuringFacts {
   std::vector<std::pair<std::string, int64_t>> faults;
   absl::Duration gpu_time;
   std::string node_fingerprint;  // empty: not seen
+  int64_t fingerprint_changes = 0;
 };
 
 // What a scrape reads. The functions are called on the exposer's threads: they
@@ -45,15 +47,9 @@ struct MetricSources {
   std::function<int64_t()> stored_measurements;
   std::function<MeasuringFacts()> measuring;
   std::function<bool()> config_read_well;
+  std::function<std::shared_ptr<const Outlook>()> outlook;  // null: none yet
   const RequestMetrics* requests = nullptr;  // outlives the collector
 };
-
-// Message sizes at which curves are exported: where serving lives.
-inline constexpr int64_t kExportedSizesBytes[] = {4 << 10,   16 << 10, 64 << 10,
-                                                  256 << 10, 1 << 20,  4 << 20};
-// At most so many curves, in order of key: 6 sizes each stay under 1,000
-// series, whatever a profile holds.
-inline constexpr size_t kMaxExportedCurves = 128;
 
 // A collectable is kept by the exposer through a weak pointer only: the caller
 // must keep this one as long as it is to be scraped. Thread-safe.

@@ -22,6 +22,10 @@ inline constexpr std::array<double, 17> kDurationBoundsSeconds = {
     50e-6, 100e-6, 150e-6, 200e-6, 300e-6, 500e-6, 750e-6, 1e-3, 1.5e-3,
     2e-3,  3e-3,   5e-3,   7.5e-3, 10e-3,  30e-3,  100e-3, 1.0};
 
+// Of a histogram over them: its buckets, the one of all, sum and count.
+inline constexpr int kHistogramSeries =
+    static_cast<int>(kDurationBoundsSeconds.size()) + 3;
+
 // gRPC's codes: 0 to 16.
 inline constexpr int kStatusCodeCount = 17;
 

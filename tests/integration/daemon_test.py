@@ -249,7 +249,8 @@ class DaemonTest(unittest.TestCase):
     self.assertLess(float(values["process_resident_memory_bytes"]), 100 << 20)
     self.assertTrue(any(
         name.startswith('fabricwise_curve_seconds{curve="all_reduce/n2/nccl/'
-                        'graph",size_bytes="16384"') for name in values))
+                        'graph",') and 'size_bytes="16384"' in name
+        for name in values))
     self.assertEqual(daemon.scrape("/other")[0], 404)
     self.assertEqual(daemon.stop(), 0)
 

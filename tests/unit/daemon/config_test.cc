@@ -368,5 +368,36 @@ TEST_F(ConfigTest, HelpAndVersionAndMetricsArePrinted) {
   EXPECT_THAT(Parse({"--print-metrics"})->text, StartsWith("# Metrics\n"));
 }
 
+TEST_F(ConfigTest, ScenariosArePinnedByNameAndPrintedBack) {
+  const std::string chat = "chat: model=Qwen3-8B concurrency=8 engine=vllm";
+  const std::string batch = "batch: model=Qwen3-30B-A3B concurrency=512";
+  const auto config =
+      ParseFile(absl::StrCat("scenario = ", chat, "\nscenario = ", batch,
+                             "\nreference-profile = /r.json"));
+  ASSERT_TRUE(config.ok()) << config.status();
+  ASSERT_EQ(config->config.scenarios.size(), 2u);
+  EXPECT_EQ(config->config.scenarios[1].model, "Qwen3-30B-A3B");
+  EXPECT_EQ(config->config.reference_profile, "/r.json");
+  EXPECT_THAT(ConfigFileText(config->config),
+              AllOf(HasSubstr("scenario = " + chat + "\n"),
+                    HasSubstr("scenario = " + batch + "\n"),
+                    HasSubstr("reference-profile = /r.json\n")));
+}
+
+TEST_F(ConfigTest, RefusesScenariosThatAreOff) {
+  EXPECT_THAT(
+      Refused(ParseFile("\nscenario = a: model=Qwen3-8X concurrency=1")),
+      AllOf(StartsWith(file_ + ":2: scenario: "), HasSubstr("Qwen3-8B")));
+  const std::string one = "scenario = a: model=Qwen3-8B concurrency=1\n";
+  EXPECT_THAT(Refused(ParseFile(one + one)), HasSubstr("each name once"));
+  std::string many;
+  for (int i = 0; i < 17; ++i) {
+    absl::StrAppend(&many, "scenario = s", i,
+                    ": model=Qwen3-8B concurrency=1\n");
+  }
+  EXPECT_THAT(Refused(ParseFile(many)),
+              HasSubstr("scenario is given 17 times; allowed: at most 16"));
+}
+
 }  // namespace
 }  // namespace fabricwise

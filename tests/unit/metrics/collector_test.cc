@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
@@ -11,6 +12,7 @@
 #include "prometheus/metric_family.h"
 #include "prometheus/text_serializer.h"
 #include "server/metrics/catalogue.h"
+#include "server/profile/serving.h"
 #include "tests/unit/metrics/sources.h"
 
 namespace fabricwise {
@@ -39,7 +41,8 @@ TEST_F(CollectorTest, ExportsTheWholeCatalogueAndNothingElse) {
                    false);
   const auto families =
       MakeCollector(
-          Sources(&requests_, BuildProfile({AllReduce(2, 16384, 1e-5, 500)})))
+          Sources(&requests_, BuildProfile({AllReduce(2, 8192, 1e-5, 500),
+                                            AllReduce(2, 16384, 9e-5, 500)})))
           ->Collect();
   ASSERT_EQ(families.size(), Catalogue().size());
   for (size_t i = 0; i < families.size(); ++i) {
@@ -94,6 +97,10 @@ TEST_F(CollectorTest, WritesTheProfileInUse) {
                                         AllReduce(2, 65536, 4e-5, 600),
                                         AllReduce(2, 131072, 16e-5, 600)})));
   const std::string curve = "{curve=\"all_reduce/n2/nccl/graph\"";
+  const std::string at_64_kib =
+      curve +
+      ",op=\"all_reduce\",group=\"n2\",implementation=\"nccl\","
+      "launch=\"graph\",fabric=\"nvlink\",size_bytes=\"65536\"";
   EXPECT_THAT(lines, Contains(AllOf(
                          StartsWith("fabricwise_profile_info{profile=\"bench "
                                     "\\\"one\\\"\",fingerprint=\""),
@@ -110,13 +117,67 @@ TEST_F(CollectorTest, WritesTheProfileInUse) {
            std::string("fabricwise_stored_measurements 42"),
            std::string("process_start_time_seconds 1000"),
            "fabricwise_curve_cliffs" + curve + "} 1",
+           "fabricwise_curve_seconds" + at_64_kib +
+               ",basis=\"measured\"} 4e-05",
+           // 64 KiB in 40 us, both ways over two GPUs.
+           "fabricwise_curve_bus_bandwidth_bytes_per_second" + at_64_kib +
+               "} 1638400000",
+           "fabricwise_curve_cliff_bytes" + curve + ",edge=\"from\"} 65536",
+           "fabricwise_curve_cliff_bytes" + curve + ",edge=\"to\"} 131072",
+           // 8 KiB a token.
+           "fabricwise_curve_cliff_tokens" + curve +
+               ",edge=\"from\",model=\"Llama-3.1-8B\"} 8",
        }) {
     EXPECT_THAT(lines, Contains(line));
   }
-  EXPECT_THAT(lines, Contains(StartsWith("fabricwise_curve_seconds" + curve +
-                                         ",size_bytes=\"65536\",basis=")));
+  EXPECT_THAT(lines, Contains(StartsWith("fabricwise_curve_p99_seconds" +
+                                         at_64_kib + "} 8.0")));
   // 4 MiB is 32 times past the last point: out of the curve's reach.
   EXPECT_THAT(lines, Each(Not(HasSubstr("size_bytes=\"4194304\""))));
+}
+
+TEST_F(CollectorTest, WritesTheTopology) {
+  const std::vector<std::string> lines =
+      Lines(Sources(&requests_, BuildProfile({AllReduce(2, 1024, 1e-5, 500)})));
+  for (const char* line :
+       {"fabricwise_node_info{fabric=\"nvlink\",driver=\"\",cuda=\"\",nccl=\"2."
+        "28.3\"} 1",
+        "fabricwise_gpu_info{gpu=\"1\",name=\"NVIDIA H200\",uuid=\"GPU-1\"} 1",
+        "fabricwise_gpu_memory_bytes{gpu=\"0\"} 141",
+        "fabricwise_gpu_nvlinks{gpu=\"0\",peer=\"1\"} 18",
+        "fabricwise_gpu_nvlinks{gpu=\"1\",peer=\"0\"} 17",
+        "fabricwise_gpu_peer_access{gpu=\"0\",peer=\"1\"} 0",
+        "fabricwise_gpu_peer_access{gpu=\"1\",peer=\"0\"} 1"}) {
+    EXPECT_THAT(lines, Contains(line));
+  }
+}
+
+TEST_F(CollectorTest, WritesTheOutlook) {
+  const std::vector<std::string> lines =
+      Lines(Sources(&requests_, BuildProfile({AllReduce(2, 1024, 1e-5, 500)})));
+  for (const char* line :
+       {"fabricwise_drift_ratio{subject=\"all_reduce/n2/nccl/"
+        "graph\",sizes=\"small\"} 1.25",
+        "fabricwise_drifted{subject=\"all_reduce/n2/nccl/"
+        "graph\",sizes=\"small\"} 1",
+        "fabricwise_curve_reference_ratio{curve=\"all_reduce/n2/nccl/graph\"} "
+        "1.5",
+        "fabricwise_scenario_info{scenario=\"chat\",model=\"Llama-3.1-8B\","
+        "phase=\"steady\",concurrency=\"64\"} 1",
+        "fabricwise_scenario_answered{scenario=\"chat\"} 1",
+        "fabricwise_scenario_answered{scenario=\"batch\"} 0",
+        "fabricwise_scenario_mode_info{scenario=\"chat\",engine=\"vllm\",mode="
+        "\"TP2\"} 1",
+        "fabricwise_scenario_tpot_seconds{scenario=\"chat\"} 0.02",
+        "fabricwise_scenario_output_tokens_per_second{scenario=\"chat\"} 3200",
+        "fabricwise_scenario_margin_ratio{scenario=\"chat\"} 0.125",
+        "fabricwise_scenario_flips_total{scenario=\"chat\"} 2",
+        "fabricwise_scenario_flips_total{scenario=\"batch\"} 0"}) {
+    EXPECT_THAT(lines, Contains(line));
+  }
+  EXPECT_THAT(lines, Each(Not(HasSubstr("mode_info{scenario=\"batch\""))));
+  EXPECT_THAT(Lines(Sources(&requests_, nullptr)),
+              Each(Not(StartsWith("fabricwise_scenario_"))));
 }
 
 TEST_F(CollectorTest, LeavesOutATimeThatIsNotKnown) {
@@ -138,6 +199,7 @@ TEST_F(CollectorTest, WritesWhatMeasuringDid) {
         "fabricwise_measurement_skips_total{reason=\"busy\"} 5",
         "fabricwise_measurement_gpu_seconds_total 2.5",
         "fabricwise_worker_faults_total{fault=\"died\"} 2",
+        "fabricwise_fingerprint_changes_total 3",
         "fabricwise_profile_matches_node 0"}) {
     EXPECT_THAT(Lines(sources), Contains(line));
   }
@@ -162,19 +224,58 @@ TEST_F(CollectorTest, WithoutAProfileSaysSoAndGivesNoCurve) {
   EXPECT_THAT(lines, Each(Not(StartsWith("fabricwise_profile_as_of"))));
 }
 
-TEST_F(CollectorTest, BoundsTheSeriesOfAHugeProfileAndCountsTheRest) {
-  std::vector<Measurement> many;
-  for (int group = 2; group <= 301; ++group) {
-    many.push_back(AllReduce(group, 1 << 20, 1e-5, 500));
+TEST(CollectorBounds, NoMetricHasMoreSeriesThanTheCatalogueSays) {
+  // A profile, an outlook and a contract far beyond what there is.
+  constexpr int kFlood = 1000;
+  std::vector<std::string> methods;
+  for (int i = 0; i < kFlood; ++i) methods.push_back(absl::StrCat("M", i));
+  const RequestMetrics requests(methods);
+  ProfileData data;
+  data.name = "flood";
+  data.fingerprint.gpus.resize(100, Gpu{.memory_bytes = 1});
+  data.fingerprint.peer_access.assign(100, std::vector<bool>(100, true));
+  data.fingerprint.nvlinks.assign(100, std::vector<int>(100, 18));
+  for (int group = 2; group < 302; ++group) {
+    for (const int64_t size : kServingSizesBytes) {
+      // Grows with the square: all cliff.
+      const auto kib = static_cast<double>(size >> 10);
+      data.measurements.push_back(AllReduce(group, size, 1e-6 * kib * kib, 9));
+    }
   }
-  const std::vector<std::string> lines =
-      Lines(Sources(&requests_, BuildProfile(std::move(many))));
-  const auto series =
-      std::count_if(lines.begin(), lines.end(), [](const std::string& line) {
-        return line.rfind("fabricwise_curve_seconds{", 0) == 0;
-      });
-  EXPECT_LE(series, 768);
-  EXPECT_GE(series, 128);
+  Outlook outlook;
+  for (int i = 0; i < kFlood; ++i) {
+    outlook.drifts.push_back({.subject = absl::StrCat("d", i)});
+    outlook.reference_ratios.push_back({CurveKey{.group = {.size = i}}, 1});
+    outlook.scenarios.push_back({.name = absl::StrCat("s", i),
+                                 .model = absl::StrCat("m", i),
+                                 .hidden_size = 4096,
+                                 .answered = true});
+  }
+  MeasuringFacts facts;
+  for (int i = 0; i < kFlood; ++i) {
+    facts.runs.push_back({{absl::StrCat(i), "kept"}, 1});
+    facts.skips.emplace_back(absl::StrCat(i), 1);
+    facts.faults.emplace_back(absl::StrCat(i), 1);
+  }
+  MetricSources sources =
+      Sources(&requests, Profile::Build(std::move(data)).value());
+  sources.outlook = [&] { return std::make_shared<const Outlook>(outlook); };
+  sources.measuring = [&] { return facts; };
+  int full = 0;
+  const std::vector<std::string> lines = Lines(sources);
+  for (const MetricSpec& spec : Catalogue()) {
+    const bool histogram = spec.kind == MetricKind::kHistogram;
+    const auto series =
+        std::count_if(lines.begin(), lines.end(), [&](const std::string& line) {
+          const std::string name = line.substr(0, line.find_first_of("{ "));
+          return name == spec.name ||
+                 (histogram &&
+                  absl::StartsWith(name, absl::StrCat(spec.name, "_")));
+        });
+    EXPECT_LE(series, spec.most_series) << spec.name;
+    full += spec.most_series > 1 && series == spec.most_series;
+  }
+  EXPECT_GE(full, 20) << "the flood reaches the bounds";
   EXPECT_THAT(lines, Contains("fabricwise_curves_left_out 172"));
 }
 

@@ -20,6 +20,7 @@ inline Measurement AllReduce(int group_size, int64_t size_bytes, double seconds,
   Measurement m;
   m.key = key;
   m.statistics.median_seconds = seconds;
+  m.statistics.p99_seconds = 2 * seconds;
   m.start_time = absl::FromUnixSeconds(start_unix_seconds);
   return m;
 }
@@ -29,7 +30,11 @@ inline std::shared_ptr<const Profile> BuildProfile(
   ProfileData data;
   data.name = "bench \"one\"";
   data.fingerprint.fabric = "nvlink";
-  data.fingerprint.gpus.resize(8, Gpu{.name = "NVIDIA H200"});
+  data.fingerprint.gpus.resize(
+      2, Gpu{.name = "NVIDIA H200", .uuid = "GPU-1", .memory_bytes = 141});
+  data.fingerprint.nccl_version = "2.28.3";
+  data.fingerprint.peer_access = {{true, false}, {true, true}};
+  data.fingerprint.nvlinks = {{0, 18}, {17, 0}};
   data.as_of = absl::FromUnixSeconds(2000);
   data.measurements = std::move(measurements);
   auto profile = Profile::Build(std::move(data));
@@ -57,7 +62,35 @@ inline MetricSources Sources(const RequestMetrics* requests,
     facts.faults = {{"died", 2}};
     facts.gpu_time = absl::Milliseconds(2500);
     facts.node_fingerprint = "0123456789abcdef";
+    facts.fingerprint_changes = 3;
     return facts;
+  };
+  sources.outlook = [profile]() -> std::shared_ptr<const Outlook> {
+    if (profile == nullptr) return nullptr;
+    Outlook outlook;
+    outlook.drifts = {{.subject = "all_reduce/n2/nccl/graph",
+                       .band = SizeBand::kSmall,
+                       .ratio = 1.25,
+                       .drifted = true}};
+    outlook.reference_ratios = {{CurveKey{.group = {.size = 2}}, 1.5}};
+    outlook.scenarios = {{.name = "chat",
+                          .model = "Llama-3.1-8B",
+                          .hidden_size = 4096,
+                          .phase = "steady",
+                          .concurrency = 64,
+                          .flips = 2,
+                          .answered = true,
+                          .engine = "vllm",
+                          .mode = "TP2",
+                          .tpot_seconds = 0.02,
+                          .output_tokens_per_second = 3200,
+                          .margin_ratio = 0.125},
+                         {.name = "batch",
+                          .model = "Qwen3-8B",
+                          .hidden_size = 4096,
+                          .phase = "decode",
+                          .concurrency = 512}};
+    return std::make_shared<const Outlook>(std::move(outlook));
   };
   return sources;
 }

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Looks at each profile that is taken into use: does the node drift, and what
+// do the pinned scenarios become? One thread, off the RPC path.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "server/daemon/scenario.h"
+#include "server/metrics/outlook.h"
+#include "server/profile/profile.h"
+#include "server/rpc/snapshot.h"
+
+namespace fabricwise {
+
+class Lookout {
+ public:
+  struct Options {
+    std::vector<Scenario> scenarios;
+    std::shared_ptr<const Profile> reference;  // null: none
+    // What was measured on a node before (Store::History), by fingerprint; may
+    // do I/O.
+    std::function<absl::StatusOr<std::vector<Measurement>>(
+        const std::string& fingerprint_id)>
+        history;
+    // Called on the thread when something drifts that did not before.
+    std::function<void()> on_drift;
+  };
+
+  // `snapshots` is borrowed and outlives this.
+  Lookout(Options options, SnapshotHolder* snapshots);
+  // Stops first.
+  ~Lookout();
+
+  void Start();
+  // Afterwards `history` and `on_drift` are not called any more.
+  void Stop();
+
+  // The last look; null: none yet. Any thread; waits for a pointer's copy only.
+  std::shared_ptr<const Outlook> Get() const;
+
+  // One look, for tests that start no thread.
+  void Look();
+
+ private:
+  void Loop();
+  // `anew`: something drifts that did not before.
+  std::vector<Drift> LookForDrift(const Profile& profile, bool& anew);
+  ScenarioAdvice Ask(const Scenario& scenario, const Profile& profile,
+                     const ScenarioAdvice* former) const;
+
+  const Options options_;
+  SnapshotHolder* const snapshots_;
+  // Of the thread.
+  std::set<std::pair<std::string, SizeBand>> drifting_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  bool changed_ ABSL_GUARDED_BY(mutex_) = true;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::shared_ptr<const Outlook> outlook_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;
+  SnapshotHolder::Subscription subscription_;
+};
+
+}  // namespace fabricwise
