@@ -475,6 +475,7 @@ const std::vector<Option>& Options() {
                "engine, phase, objective, input-tokens, output-tokens, "
                "context-tokens, gpus. May be given several times.",
        .repeated = true,
+       .live = true,
        .set = SetScenarios,
        .get =
            [](const Config& config) {

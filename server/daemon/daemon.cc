@@ -378,6 +378,7 @@ void Daemon::Reload(const absl::StatusOr<Config>& read) {
   const Config& config = parts_->config;
   SetLogLevel(config.log_level);
   parts_->access.SetRules(config.access);
+  parts_->lookout->SetScenarios(config.scenarios);
   if (parts_->measuring != nullptr) parts_->measuring->SetPolicy(config);
   Log(LogLevel::kInfo, "configuration read");
 }

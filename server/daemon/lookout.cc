@@ -9,18 +9,14 @@
 namespace fabricwise {
 
 Lookout::Lookout(Options options, SnapshotHolder* snapshots)
-    : options_(std::move(options)), snapshots_(snapshots) {}
+    : options_(std::move(options)),
+      snapshots_(snapshots),
+      scenarios_(options_.scenarios) {}
 
 Lookout::~Lookout() { Stop(); }
 
 void Lookout::Start() {
-  subscription_ = snapshots_->Subscribe([this] {
-    {
-      std::lock_guard lock(mutex_);
-      changed_ = true;
-    }
-    wake_.notify_all();
-  });
+  subscription_ = snapshots_->Subscribe([this] { LookSoon(); });
   thread_ = std::thread([this] { Loop(); });
 }
 
@@ -32,6 +28,22 @@ void Lookout::Stop() {
   }
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
+}
+
+void Lookout::SetScenarios(std::vector<Scenario> scenarios) {
+  {
+    std::lock_guard lock(mutex_);
+    scenarios_ = std::move(scenarios);
+  }
+  LookSoon();
+}
+
+void Lookout::LookSoon() {
+  {
+    std::lock_guard lock(mutex_);
+    changed_ = true;
+  }
+  wake_.notify_all();
 }
 
 std::shared_ptr<const Outlook> Lookout::Get() const {
@@ -57,12 +69,25 @@ void Lookout::Look() {
   const std::shared_ptr<const Snapshot> snapshot = snapshots_->Get();
   if (snapshot == nullptr) return;
   const Profile& profile = *snapshot->profile;
-  const std::shared_ptr<const Outlook> former = Get();
+  std::shared_ptr<const Outlook> former;
+  std::vector<Scenario> scenarios;
+  {
+    std::lock_guard lock(mutex_);
+    former = outlook_;
+    scenarios = scenarios_;
+  }
+  const auto former_advice =
+      [&](const Scenario& scenario) -> const ScenarioAdvice* {
+    if (former == nullptr) return nullptr;
+    for (const ScenarioAdvice& advice : former->scenarios) {
+      if (advice.name == scenario.name) return &advice;
+    }
+    return nullptr;
+  };
   auto outlook = std::make_shared<Outlook>();
-  for (size_t i = 0; i < options_.scenarios.size(); ++i) {
+  for (const Scenario& scenario : scenarios) {
     outlook->scenarios.push_back(
-        Ask(options_.scenarios[i], profile,
-            former == nullptr ? nullptr : &former->scenarios[i]));
+        Ask(scenario, profile, former_advice(scenario)));
   }
   if (options_.reference != nullptr) {
     outlook->reference_ratios = CompareCurves(profile, *options_.reference);

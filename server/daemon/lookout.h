@@ -46,6 +46,10 @@ class Lookout {
   // Afterwards `history` and `on_drift` are not called any more.
   void Stop();
 
+  // Takes over what to answer, and looks anew. A scenario of a name that was
+  // there keeps its count of flips.
+  void SetScenarios(std::vector<Scenario> scenarios);
+
   // The last look; null: none yet. Any thread; waits for a pointer's copy only.
   std::shared_ptr<const Outlook> Get() const;
 
@@ -54,6 +58,7 @@ class Lookout {
 
  private:
   void Loop();
+  void LookSoon();
   // `anew`: something drifts that did not before.
   std::vector<Drift> LookForDrift(const Profile& profile, bool& anew);
   ScenarioAdvice Ask(const Scenario& scenario, const Profile& profile,
@@ -66,6 +71,7 @@ class Lookout {
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
+  std::vector<Scenario> scenarios_ ABSL_GUARDED_BY(mutex_);
   bool changed_ ABSL_GUARDED_BY(mutex_) = true;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<const Outlook> outlook_ ABSL_GUARDED_BY(mutex_);

@@ -96,7 +96,7 @@ DueClock::Decision DueClock::Decide(absl::Duration now) const {
                                  InWords(busy_until_ - now))};
   }
   if (drifted_) {
-    return {.run = last_kept_,
+    return {.run = RunKind::kFull,
             .due = DueReason::kDrift,
             .text = "the last run differs from those before"};
   }
@@ -169,12 +169,11 @@ void DueClock::OnRun(absl::Duration now, RunKind kind, RunVerdict verdict,
     case RunVerdict::kKept:
       if (kind == RunKind::kProbe) return;
       failures_ = 0;
-      drifted_ = false;
-      last_kept_ = kind;
       next_quick_ = now + Jittered(policy_.quick_interval);
       if (kind == RunKind::kFull) {
         next_full_ = now + Jittered(policy_.full_interval);
         new_node_ = false;
+        drifted_ = false;
       }
       return;
     case RunVerdict::kYielded:

@@ -87,9 +87,10 @@ class DueClock {
                std::optional<absl::Duration> quick_age,
                std::optional<absl::Duration> full_age);
 
-  // The last run's figures differ from those before: another of its kind is
-  // due, to see whether that lasts. The budget does not put it off, but owes
-  // for it; so within quick_interval of the last such run this does nothing.
+  // The last run's figures differ from those before: a full run is due, to see
+  // whether that lasts, and to replace the points that a quick one left as they
+  // were, since advice reads both. The budget does not put it off, but owes for
+  // it; so within quick_interval of the last such run this does nothing.
   void OnDrift(absl::Duration now);
 
   // A look that failed.
@@ -117,7 +118,6 @@ class DueClock {
   // soon: a fact that flaps must not keep the GPUs busy.
   bool exempt_ = false;
   absl::Duration changed_at_ = -absl::InfiniteDuration();
-  RunKind last_kept_ = RunKind::kQuick;
   bool drifted_ = false;  // until the run that looks again
   absl::Duration drift_at_ = -absl::InfiniteDuration();
   absl::Duration next_quick_, next_full_;

@@ -108,7 +108,7 @@ class Scheduler {
                       RunListener listener);
 
   // The last run differs from those before (FindDrift): where runs are
-  // scheduled, one like it is made soon. Returns at once.
+  // scheduled, a full one is made soon. Returns at once.
   void OnDrift();
 
   // When to measure, from now on.

@@ -58,6 +58,7 @@ absl::Span<const MetricSpec> Catalogue() {
        kGauge,
        "",
        {},
+       1,
        "1 after a start or a SIGHUP that found no mistake in the "
        "configuration, "
        "0 after a SIGHUP that did: the one before stays in effect."},

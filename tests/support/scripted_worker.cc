@@ -9,6 +9,9 @@
 //   plan          a Progress and a Result for each key of the plan
 //   results=N     the same for the first N keys
 //   skips         a Skip for each key of the plan
+//   replay=FILE   a Result for each key of the plan that the profile FILE has,
+//                 as it was measured then, and a Skip for each other
+//   slow=PREFIX:F times of keys that begin so are F times as long from now on
 //   result=KEY    a Result for KEY
 //   odd=KEY       a Result for KEY whose median is negative
 //   done          Done, with 10 ms of GPU time a key measured
@@ -40,17 +43,21 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "fabricwise/worker/v1/worker.pb.h"
+#include "server/profile/profile_file.h"
+#include "tests/support/read_file.h"
 
 namespace {
 
@@ -85,12 +92,12 @@ class Worker {
     } else if (name == "results") {
       Results(number);
     } else if (name == "skips") {
-      for (const std::string& key : plan_.keys()) {
-        WorkerFrame frame;
-        frame.mutable_skip()->set_key(key);
-        frame.mutable_skip()->set_reason("not this one");
-        Send(frame);
-      }
+      for (const std::string& key : plan_.keys()) Skip(key);
+    } else if (name == "replay") {
+      Replay(value);
+    } else if (name == "slow") {
+      slow_prefix_ = value.substr(0, value.rfind(':'));
+      slow_factor_ = std::atof(value.substr(value.rfind(':') + 1).c_str());
     } else if (name == "result") {
       Result(value, 10e-6);
     } else if (name == "odd") {
@@ -245,12 +252,41 @@ class Worker {
     }
   }
 
+  void Skip(const std::string& key) {
+    WorkerFrame frame;
+    frame.mutable_skip()->set_key(key);
+    frame.mutable_skip()->set_reason("not this one");
+    Send(frame);
+  }
+
+  void Replay(const std::string& path) {
+    const auto recorded =
+        fabricwise::ReadProfile(path, fabricwise::ReadWholeFile(path));
+    if (!recorded.ok()) {
+      std::cerr << recorded.status() << std::endl;
+      _exit(2);
+    }
+    std::map<std::string, double> seconds;
+    for (const fabricwise::Measurement& m : recorded->measurements) {
+      seconds[ToString(m.key)] = m.statistics.median_seconds;
+    }
+    for (const std::string& key : plan_.keys()) {
+      const auto found = seconds.find(key);
+      if (found == seconds.end()) {
+        Skip(key);
+      } else {
+        Result(key, found->second);
+      }
+    }
+  }
+
   void Result(const std::string& key, double seconds) {
+    if (key.rfind(slow_prefix_, 0) == 0) seconds *= slow_factor_;
     WorkerFrame frame;
     auto* const result = frame.mutable_result();
     result->set_key(key);
     result->set_median_seconds(seconds);
-    result->set_iqr_seconds(0.2e-6);
+    result->set_iqr_seconds(0.02 * std::abs(seconds));
     result->set_p99_seconds(seconds * 1.1);
     result->set_samples(100);
     result->set_stop_reason(1);
@@ -271,6 +307,8 @@ class Worker {
   const WorkerPlan plan_;
   uint64_t sequence_ = 0;
   int64_t measured_ = 0;
+  std::string slow_prefix_;
+  double slow_factor_ = 1;
 };
 
 std::vector<std::string> Script(int argc, char** argv) {

@@ -99,6 +99,23 @@ TEST_F(LookoutTest, CountsFlipsOfTheAdvice) {
   EXPECT_EQ(lookout.Get()->scenarios[0].flips, 2);
 }
 
+TEST_F(LookoutTest, TakesOverOtherScenariosAndKeepsTheCountOfThoseThatStay) {
+  Lookout lookout(Options(), &snapshots_);
+  for (const double factor : {1.0, 100.0}) {
+    Run(factor);
+    lookout.Look();
+  }
+  auto scenarios = Options().scenarios;
+  scenarios[1] = ParseScenario("new: model=Qwen3-8B concurrency=4").value();
+  std::swap(scenarios[0], scenarios[1]);
+  lookout.SetScenarios(scenarios);
+  lookout.Look();
+  ASSERT_THAT(lookout.Get()->scenarios, SizeIs(2));
+  EXPECT_EQ(lookout.Get()->scenarios[0].name, "new");
+  EXPECT_TRUE(lookout.Get()->scenarios[0].answered);
+  EXPECT_EQ(lookout.Get()->scenarios[1].flips, 1);
+}
+
 TEST_F(LookoutTest, TellsOfADriftOnceUntilAnotherOne) {
   Lookout lookout(Options(), &snapshots_);
   for (int run = 0; run < 5; ++run) {

@@ -223,9 +223,11 @@ TEST_F(DueTest, ADriftIsLookedAtAgainAtOnceWhateverTheBudgetSays) {
     Kept(kind, absl::Hours(1));
     EXPECT_EQ(Decide().run, std::nullopt);
     due_.OnDrift(now_);
-    EXPECT_EQ(Decide().run, kind) << "as the run that found it";
+    EXPECT_EQ(Decide().run, RunKind::kFull) << "whatever found it";
     EXPECT_EQ(Decide().due, DueReason::kDrift);
-    Kept(kind, absl::Hours(1));
+    Kept(RunKind::kQuick);
+    EXPECT_EQ(Decide().run, RunKind::kFull) << "a quick one leaves old points";
+    Kept(RunKind::kFull, absl::Hours(1));
     EXPECT_EQ(Decide().run, std::nullopt);
     now_ += policy_.quick_interval;
   }
@@ -235,7 +237,7 @@ TEST_F(DueTest, ADriftThatComesAgainSoonDoesNotKeepTheGpusBusy) {
   Look(absl::Hours(1), absl::Hours(2));
   Kept(RunKind::kQuick);
   due_.OnDrift(now_);
-  Kept(RunKind::kQuick);
+  Kept(RunKind::kFull);
   now_ += policy_.quick_interval / 2;
   due_.OnDrift(now_);
   EXPECT_EQ(Decide().run, std::nullopt);

@@ -378,7 +378,7 @@ TEST_F(SchedulerTest, MeasuresAgainWhenARunDiffersFromThoseBefore) {
   EXPECT_GE(scheduler_.Step(), absl::Hours(4));
   scheduler_.OnDrift();
   EXPECT_EQ(scheduler_.Step(), absl::ZeroDuration());
-  EXPECT_EQ(Runs(RunKind::kFull, RunVerdict::kKept), 2) << "as the last one";
+  EXPECT_EQ(Runs(RunKind::kFull, RunVerdict::kKept), 2);
   EXPECT_GE(scheduler_.Step(), absl::Hours(3));
 }
 
