@@ -154,6 +154,8 @@ absl::StatusOr<std::shared_ptr<const Profile>> Profile::Build(
   profile->gemm_ = GemmTable::Build(used);
   profile->experts_ = ExpertsTable::Build(used);
   profile->attention_ = AttentionTable::Build(used);
+  profile->topology_ = Topology::Of(
+      data.fingerprint, [&](int i, int j) { return profile->FindPair(i, j); });
   profile->fingerprint_id_ = FingerprintId(data.fingerprint);
   profile->data_ = std::move(data);
   return profile;
@@ -161,6 +163,17 @@ absl::StatusOr<std::shared_ptr<const Profile>> Profile::Build(
 
 const Curve* Profile::FindCurve(const CurveKey& key) const {
   return Find(curves_, key);
+}
+
+const Curve* Profile::FindPair(int i, int j) const {
+  for (Launch launch : {Launch::kGraph, Launch::kEager}) {
+    const auto found =
+        curves_.find({.op = CollectiveOp::kSendRecv,
+                      .group = {.size = 2, .members = absl::StrCat(i, ",", j)},
+                      .launch = launch});
+    if (found != curves_.end()) return &found->second;
+  }
+  return nullptr;
 }
 
 const Curve* Profile::FindExchange(const ExchangeCurveKey& key) const {

@@ -16,6 +16,7 @@
 #include "server/domain/measurement.h"
 #include "server/profile/curve.h"
 #include "server/profile/tables.h"
+#include "server/profile/topology.h"
 
 namespace fabricwise {
 
@@ -81,6 +82,8 @@ class Profile {
   // one of any group of that size. Null: not measured.
   const Curve* FindCurve(const CurveKey& key) const;
   const Curve* FindExchange(const ExchangeCurveKey& key) const;
+  // By the fingerprint and by what messages between named pairs take.
+  const Topology& topology() const { return topology_; }
   const GemmTable& gemm() const { return gemm_; }
   const ExpertsTable& experts() const { return experts_; }
   const AttentionTable& attention() const { return attention_; }
@@ -96,12 +99,15 @@ class Profile {
 
  private:
   Profile() = default;
+  // Of messages between two named GPUs; null: not measured.
+  const Curve* FindPair(int i, int j) const;
 
   ProfileData data_;
   std::string fingerprint_id_;
   absl::Time oldest_;
   std::map<CurveKey, Curve> curves_;
   std::map<ExchangeCurveKey, Curve> exchanges_;
+  Topology topology_;
   GemmTable gemm_;
   ExpertsTable experts_;
   AttentionTable attention_;

@@ -54,6 +54,7 @@ int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // at each number of sequences asked so far.
 struct Replica {
   const Engine* engine;
+  absl::Span<const int> gpus;
   Recipe recipe;
   std::shared_ptr<const Pricer::Bound> bound;
   std::vector<std::pair<int64_t, SteadyPrice>> prices;  // by its sequences
@@ -125,7 +126,7 @@ class Advisor {
       : model_(model),
         question_(question),
         profile_(profile),
-        placer_(profile.fingerprint()),
+        placer_(profile.topology()),
         pricer_(profile, question.scope, question.workload.routing_skew) {
     if (auto running = ParseMode(question.current_mode, model.is_moe());
         running.ok()) {
@@ -317,12 +318,14 @@ class Advisor {
                        absl::Span<const int> gpus) {
     plan.replicas = 1;
     for (Replica& replica : replicas_) {
-      if (replica.engine == &engine && replica.recipe.plan == plan) {
+      if (replica.engine == &engine && replica.recipe.plan == plan &&
+          replica.gpus == gpus) {
         return replica;
       }
     }
     Replica& replica = replicas_.emplace_back(Replica{
         .engine = &engine,
+        .gpus = gpus,
         .recipe =
             engine.MakeRecipe(model_, plan, profile_.fingerprint(), gpus)});
     Recipe& recipe = replica.recipe;

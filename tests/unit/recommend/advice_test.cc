@@ -381,6 +381,34 @@ TEST(Recommend, IsNotSureWhereALimitIsMetOrMissedByAHair) {
               sure, 1e-6);
 }
 
+TEST(Recommend, StartsAPlanOnTheGpusOfAnIsland) {
+  // Even GPUs on one NVLink switch, odd ones on another.
+  ProfileData data = SyntheticProfileData({});
+  for (size_t i = 0; i < 8; ++i) {
+    for (size_t j = 0; j < 8; ++j) {
+      if (i % 2 != j % 2) data.fingerprint.nvlinks[i][j] = 0;
+    }
+  }
+  const auto profile = BuildOrDie(std::move(data));
+  Question question = Asked(16);
+  question.gpus.count = 8;
+  question.max_plans = kMaxPlans;
+  question.engines = {EngineId::kVllm};
+  const Advice advice = Ask("Llama-3.1-70B", question, *profile);
+  const auto commands = [&](const std::string& mode) {
+    const auto plan =
+        std::find_if(advice.plans.begin(), advice.plans.end(),
+                     [&](const PlanAdvice& one) { return one.mode == mode; });
+    EXPECT_NE(plan, advice.plans.end()) << mode;
+    return plan->launch.commands;
+  };
+  EXPECT_THAT(commands("2xTP4"),
+              ElementsAre(HasSubstr("CUDA_VISIBLE_DEVICES=0,2,4,6 "),
+                          HasSubstr("CUDA_VISIBLE_DEVICES=1,3,5,7 ")));
+  EXPECT_THAT(commands("PP2xTP4"),
+              ElementsAre(HasSubstr("CUDA_VISIBLE_DEVICES=0,2,4,6,1,3,5,7 ")));
+}
+
 TEST(Recommend, RulesOutWhatDoesNotFitWithItsBytes) {
   SyntheticNode node;
   node.memory_bytes = 48'000'000'000;
