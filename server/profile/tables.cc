@@ -143,18 +143,14 @@ std::optional<GemmTable::Prepared> GemmTable::ForWeight(NumberFormat format,
   if (!complete) {
     // The grid has holes: the measured weight nearest in n and k, in
     // proportion to the work.
-    const std::pair<const std::pair<int64_t, int64_t>, Curve>* nearest =
-        nullptr;
-    double least = std::numeric_limits<double>::infinity();
-    for (const auto& entry : grid.curve) {
-      const double distance =
-          std::abs(std::log(n / static_cast<double>(entry.first.first))) +
-          std::abs(std::log(k / static_cast<double>(entry.first.second)));
-      if (distance < least) {
-        least = distance;
-        nearest = &entry;
-      }
-    }
+    const auto distance = [&](const auto& entry) {
+      return std::abs(std::log(n / static_cast<double>(entry.first.first))) +
+             std::abs(std::log(k / static_cast<double>(entry.first.second)));
+    };
+    const auto nearest = std::min_element(grid.curve.begin(), grid.curve.end(),
+                                          [&](const auto& a, const auto& b) {
+                                            return distance(a) < distance(b);
+                                          });
     prepared.corner_ = {&nearest->second, nullptr, nullptr, nullptr};
     prepared.weight_ = {1, 0, 0, 0};
     prepared.log_scale_ =

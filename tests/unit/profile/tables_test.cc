@@ -107,6 +107,13 @@ TEST(GemmTable, TakesTheNearestWhereTheGridHasAHole) {
   EXPECT_THAT(At(table, 1024, 1024), IsEstimate(1e-6, Standing::kMeasured));
 }
 
+TEST(GemmTable, AHoleIsFilledForAWeightOfNoWidthToo) {
+  const GemmTable table =
+      GemmTable::Build({Product(4096, 1024), Product(1024, 4096)});
+  // As far from all: any will do.
+  EXPECT_THAT(At(table, 0, 1024), IsEstimate(4e-6, Standing::kExtrapolated));
+}
+
 TEST(GemmTable, AnswersNothingOutsideTheReachOfItsRows) {
   const GemmTable table = Grid();
   EXPECT_FALSE(At(table, 1024, 1024, 16 * 4.01).has_value());
