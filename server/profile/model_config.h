@@ -3,8 +3,6 @@
 // From the config.json that comes with a model on Hugging Face to its shape.
 #pragma once
 
-#include <string>
-
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/domain/model_shape.h"
@@ -26,6 +24,6 @@ namespace fabricwise {
 // them; DeepSeek-V4's shared 512-wide KV entries count as latent attention
 // without their compression over tokens.
 absl::StatusOr<ModelShape> ParseHuggingFaceConfig(absl::string_view json,
-                                                  std::string name);
+                                                  absl::string_view name);
 
 }  // namespace fabricwise
