@@ -247,19 +247,33 @@ absl::StatusOr<Store::Reader> Store::OpenReader(const std::string& path) {
        {&r.lines,
         "SELECT kind, line FROM profile_lines WHERE profile_id = ? "
         "ORDER BY kind, line_index"},
+       // Years of runs hold hundreds of times as many rows as keys: both go
+       // from key to key in the index and read there what they need.
        {&r.newest,
-        absl::StrCat("SELECT ", kMeasurementColumns,
-                     " FROM (SELECT *, row_number() OVER (PARTITION BY key, "
-                     "origin ORDER BY start_time_unix_nanos DESC, id DESC) AS "
-                     "age FROM measurements WHERE profile_id = ?) "
-                     "WHERE age = 1 ORDER BY id")},
+        absl::StrCat(
+            "WITH RECURSIVE keys (k) AS (SELECT min(key) FROM measurements "
+            "WHERE profile_id = ?1 UNION ALL SELECT (SELECT min(key) FROM "
+            "measurements WHERE profile_id = ?1 AND key > k) FROM keys WHERE k "
+            "IS NOT NULL) SELECT ",
+            kMeasurementColumns,
+            " FROM keys JOIN (SELECT 'measured' AS o UNION ALL SELECT "
+            "'reference') JOIN measurements ON id = (SELECT id FROM "
+            "measurements WHERE profile_id = ?1 AND key = k AND origin = o "
+            "ORDER BY start_time_unix_nanos DESC, id DESC LIMIT 1) ORDER BY "
+            "id")},
        {&r.history,
-        absl::StrCat("SELECT ", kMeasurementColumns,
-                     " FROM (SELECT *, row_number() OVER (PARTITION BY key "
-                     "ORDER BY start_time_unix_nanos DESC, id DESC) AS age "
-                     "FROM measurements WHERE origin = 'measured' AND "
-                     "profile_id IN (SELECT id FROM profiles "
-                     "WHERE fingerprint_id = ?)) WHERE age <= ?")},
+        absl::StrCat(
+            "WITH RECURSIVE keys (p, k) AS (SELECT id, (SELECT min(key) FROM "
+            "measurements WHERE profile_id = profiles.id) FROM profiles WHERE "
+            "fingerprint_id = ?1 UNION ALL SELECT p, (SELECT min(key) FROM "
+            "measurements WHERE profile_id = p AND key > k) FROM keys WHERE k "
+            "IS NOT NULL) SELECT ",
+            kMeasurementColumns,
+            " FROM (SELECT m.*, row_number() OVER (PARTITION BY key ORDER BY "
+            "start_time_unix_nanos DESC, id DESC) AS age FROM keys JOIN "
+            "measurements AS m ON m.id IN (SELECT id FROM measurements WHERE "
+            "profile_id = p AND key = k AND origin = 'measured' ORDER BY "
+            "start_time_unix_nanos DESC, id DESC LIMIT ?2)) WHERE age <= ?2")},
        // A scan by id, newest first: a full page ends it, and none is sorted.
        {&r.page, absl::StrCat("SELECT id, ", kMeasurementColumns,
                               " FROM measurements NOT INDEXED WHERE id < ?1 "
