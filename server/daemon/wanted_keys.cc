@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "server/engines/engine.h"
+#include "server/profile/topology.h"
 #include "server/recommend/enumerate.h"
 #include "server/recommend/placement.h"
 
@@ -35,7 +36,10 @@ std::vector<MeasurementKey> WantedKeys(const std::vector<ModelShape>& models,
   std::vector<MeasurementKey> keys;
   std::set<std::tuple<NumberFormat, int64_t, int64_t>> seen;
   const int gpus = static_cast<int>(node.gpus.size());
-  Placer placer(node);
+  // By what the node says of its links: products are of one shape on any.
+  const Topology topology =
+      Topology::Of(node, [](int, int) -> const Curve* { return nullptr; });
+  Placer placer(topology);
   for (const ModelShape& model : models) {
     for (const EngineId id : AllEngines()) {
       const Engine& engine = GetEngine(id);
