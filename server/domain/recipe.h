@@ -111,8 +111,10 @@ struct CollectiveUse {
   // marked: our own kernel that moves data in the same way; else the fastest of
   // those that the engine passes over for it, as an upper bound.
   CollectivePaths paths;
-  // Of the paths, for the answer; empty: none.
+  // Of the paths, for the answer; empty: none. And whether what the engine
+  // takes is faster, by how much is not known.
   absl::string_view note;
+  bool upper_bound = false;
   // Where a step has no curve at all: one operation that moves the same bytes.
   std::optional<CollectiveStep> stand_in;
   double count = 0;  // of each step

@@ -114,8 +114,16 @@ bool PeerCopiesBroken(const Fingerprint& node, absl::Span<const int> gpus) {
 std::optional<int> ComputeCapability(const Fingerprint& node,
                                      absl::Span<const int> gpus) {
   int common = 0;
+  const Gpu* last = nullptr;
   for (const int i : gpus) {
-    const int one = CapabilityOf(node.gpus[static_cast<size_t>(i)]);
+    const Gpu& gpu = node.gpus[static_cast<size_t>(i)];
+    // Names take a while to search, and are mostly all the same.
+    if (last != nullptr && gpu.name == last->name &&
+        gpu.compute_capability == last->compute_capability) {
+      continue;
+    }
+    last = &gpu;
+    const int one = CapabilityOf(gpu);
     if (one == 0 || (common != 0 && one != common)) return std::nullopt;
     common = one;
   }

@@ -32,6 +32,11 @@ constexpr double kNcclBufferBytes = 4.0 * 1024 * 1024 * 32 * 2;
 // allocator's rounding.
 constexpr double kLiveHiddenTensors = 6;
 
+constexpr absl::string_view kAsGather =
+    "FlashInfer's exchange is not measured: gathering every token to every "
+    "rank "
+    "and scattering all sums is an upper bound";
+
 int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 double BytesOf(NumberFormat format) {
@@ -260,30 +265,15 @@ class Builder {
   }
 
   void ExpertCollectives(double layers) {
-    int group = plan_.stage_gpus();
+    const int group = plan_.stage_gpus();
     if (group == 1) return;
     switch (plan_.transport) {
       case ExpertTransport::kNone:
         AllReduce("all_reduce experts", layers);
         return;
-      case ExpertTransport::kAllGatherReduceScatter: {
-        // Every tensor-parallel rank of a rank has all of its tokens: they
-        // gather among those of the same place.
-        const bool repeated = t_ > 1 && !SequenceParallelExperts();
-        if (repeated) group = plan_.attention_dp;
-        const double routing = rules_.routing_bytes_per_expert *
-                               static_cast<double>(model_.experts_per_token);
-        Collective("all_gather expert tokens", group,
-                   {CollectiveOp::kAllGather, HiddenBytes() + routing,
-                    TokenBasis::kStage},
-                   layers);
-        Collective(
-            "reduce_scatter expert outputs", group,
-            {CollectiveOp::kReduceScatter, HiddenBytes(), TokenBasis::kStage},
-            layers);
-        if (repeated) AllReduce("all_reduce experts", layers);
+      case ExpertTransport::kAllGatherReduceScatter:
+        GatherAndScatter(layers, {});
         return;
-      }
       case ExpertTransport::kNcclAllToAll: {
         // A rank sends every one of its tokens to every rank, and gets every
         // rank's partial sums of it back: with as many experts a token as
@@ -302,8 +292,28 @@ class Builder {
         Exchange(ExchangeImpl::kDeepEpHighThroughput, group, layers);
         return;
       case ExpertTransport::kFlashinferNvlink:
-        return;  // no engine here offers it: Engine::Transports
+        GatherAndScatter(layers, kAsGather);
+        return;
     }
+  }
+
+  // `bound`: why the time of these is an upper bound; empty: it is none.
+  void GatherAndScatter(double layers, absl::string_view bound) {
+    // Where every tensor-parallel rank of a rank has all of its tokens, those
+    // of the same place gather.
+    const bool repeated = t_ > 1 && !SequenceParallelExperts();
+    const int group = repeated ? plan_.attention_dp : plan_.stage_gpus();
+    const double routing = rules_.routing_bytes_per_expert *
+                           static_cast<double>(model_.experts_per_token);
+    Collective(
+        "all_gather expert tokens", group,
+        {CollectiveOp::kAllGather, HiddenBytes() + routing, TokenBasis::kStage},
+        layers, Section::kLayers, bound);
+    Collective(
+        "reduce_scatter expert outputs", group,
+        {CollectiveOp::kReduceScatter, HiddenBytes(), TokenBasis::kStage},
+        layers, Section::kLayers, bound);
+    if (repeated) AllReduce("all_reduce experts", layers);
   }
 
   void AttentionCollectives() {
@@ -364,7 +374,8 @@ class Builder {
          .steps = {{CollectiveOp::kAllReduce, HiddenBytes(),
                     TokenBasis::kRank}},
          .paths = rules_.all_reduce_paths,
-         .note = rules_.all_reduce_note,
+         .note = rules_.all_reduce_bound,
+         .upper_bound = !rules_.all_reduce_bound.empty(),
          .count = count,
          .section = section});
     if (section == Section::kLayers && rules_.fused_norm_max_bytes > 0) {
@@ -375,11 +386,14 @@ class Builder {
   }
 
   void Collective(absl::string_view name, int group, const CollectiveStep& step,
-                  double count, Section section = Section::kLayers) {
+                  double count, Section section = Section::kLayers,
+                  absl::string_view bound = {}) {
     recipe_.collectives.push_back({.name = name,
                                    .group_size = group,
                                    .steps = {step},
                                    .paths = {{CollectiveImpl::kNccl}},
+                                   .note = bound,
+                                   .upper_bound = !bound.empty(),
                                    .count = count,
                                    .section = section});
   }

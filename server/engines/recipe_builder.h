@@ -34,10 +34,10 @@ struct RecipeRules {
   double latent_kv_bytes_per_token = 0;
   // Tensors of hidden width that a pipeline boundary carries.
   int boundary_tensors = 1;
-  // All-reduce paths of a group of `attention_tp`, and a note on them, as in
-  // CollectiveUse.
+  // All-reduce paths of a group of `attention_tp`; a note on them where what
+  // the engine takes may be faster, as in CollectiveUse.
   CollectivePaths all_reduce_paths = {{CollectiveImpl::kNccl}};
-  absl::string_view all_reduce_note;
+  absl::string_view all_reduce_bound;
   // Up to this size an all-reduce of a layer does the norm after it along.
   double fused_norm_max_bytes = 0;
   // Most prompt tokens of one step of an attention-DP rank.

@@ -124,9 +124,19 @@ constexpr ByRanks kOneStageMiB = {kCustomMiB, 0.5, 0.25, 0.25};
 constexpr absl::string_view kNvlinkUnknown =
     "the profile does not say which GPUs NVLink joins: NCCL, an upper bound";
 
+// That of `gpus`; null where it has no kernels of its own.
+const Architecture* FindArchitecture(const Fingerprint& node,
+                                     absl::Span<const int> gpus) {
+  const int capability = ComputeCapability(node, gpus).value_or(0);
+  for (const Architecture& known : kArchitectures) {
+    if (known.capability == capability) return &known;
+  }
+  return nullptr;
+}
+
 struct AllReduce {
   CollectivePaths paths;
-  absl::string_view note;
+  absl::string_view bound;  // why it is faster than told; empty: it is not
   double fused_norm_max_bytes = 0;
 };
 
@@ -147,14 +157,9 @@ AllReduce AllReduceOf(const Fingerprint& node, absl::Span<const int> gpus,
     const auto add = [&](CollectiveKernel kernel, double mib) {
       AddPath({CollectiveImpl::kVllmCustom, kernel, mib * kMiB}, result.paths);
     };
-    const int capability = ComputeCapability(node, gpus).value_or(0);
     const Architecture* architecture =
-        std::find_if(std::begin(kArchitectures), std::end(kArchitectures),
-                     [&](const Architecture& known) {
-                       return known.capability == capability;
-                     });
-    const bool tabled =
-        nvlink == true && architecture != std::end(kArchitectures);
+        nvlink == true ? FindArchitecture(node, gpus) : nullptr;
+    const bool tabled = architecture != nullptr;
     // Two GPUs alone do not tell a switch from bridges; there FlashInfer takes
     // all that symmetric memory would.
     const bool symmetric = tabled && NvlinkSwitched(node) == true;
@@ -175,7 +180,7 @@ AllReduce AllReduceOf(const Fingerprint& node, absl::Span<const int> gpus,
           architecture->symmetric[column]);
     }
     if (!nvlink.has_value() && result.paths.empty()) {
-      result.note = kNvlinkUnknown;
+      result.bound = kNvlinkUnknown;
     }
   }
   AddPath({CollectiveImpl::kNccl}, result.paths);
@@ -219,6 +224,18 @@ double LowLatencyBytes(const ModelShape& model, bool fp8) {
                   (fp8 ? 1 : kBf16) * width);
 }
 
+// FlashInfer's workspace: what every rank may send and get back of a step's
+// tokens (bf16), and for each expert of a token a weight and an id.
+double FlashinferBytes(const ModelShape& model, const Plan& plan,
+                       int64_t tokens) {
+  constexpr double kBf16 = 2;
+  const double slots =
+      static_cast<double>(plan.expert_parallel) * static_cast<double>(tokens);
+  return slots * (2 * kBf16 * static_cast<double>(model.hidden_size) +
+                  kRoutingBytesPerExpert *
+                      static_cast<double>(model.experts_per_token));
+}
+
 class Vllm final : public Engine {
  public:
   EngineId id() const override { return EngineId::kVllm; }
@@ -233,7 +250,7 @@ class Vllm final : public Engine {
     static constexpr std::array kReplicated = {ExpertTransport::kNone};
     static constexpr std::array kSplit = {
         ExpertTransport::kAllGatherReduceScatter,
-        ExpertTransport::kDeepEpLowLatency};
+        ExpertTransport::kDeepEpLowLatency, ExpertTransport::kFlashinferNvlink};
     if (attention_dp > 1) return kSplit;
     return kReplicated;
   }
@@ -277,7 +294,7 @@ class Vllm final : public Engine {
         .routing_bytes_per_expert = kRoutingBytesPerExpert,
         .boundary_tensors = kBoundaryTensors,
         .all_reduce_paths = std::move(all_reduce.paths),
-        .all_reduce_note = all_reduce.note,
+        .all_reduce_bound = all_reduce.bound,
         .fused_norm_max_bytes = all_reduce.fused_norm_max_bytes,
         .chunk_tokens = defaults.batched_tokens,
         .max_sequences = defaults.sequences,
@@ -301,6 +318,9 @@ class Vllm final : public Engine {
       rules.exchange_hidden_size = LowLatencyWidth(model.hidden_size);
       rules.exchange_bytes = LowLatencyBytes(model, fp8);
       if (!fp8) rules.exchange_note = kBf16Dispatch;
+    }
+    if (plan.transport == ExpertTransport::kFlashinferNvlink) {
+      rules.exchange_bytes = FlashinferBytes(model, plan, rules.chunk_tokens);
     }
     return BuildRecipe(model, plan, rules);
   }
@@ -365,7 +385,14 @@ class Vllm final : public Engine {
                           plan.expert_parallel);
     }
     if (plan.transport == ExpertTransport::kDeepEpLowLatency) {
-      if (auto refusal = DeepEpRefusal(plan, node, gpus)) return refusal;
+      if (auto refusal = ExchangeRefusal("DeepEP", plan, node, gpus)) {
+        return refusal;
+      }
+    }
+    if (plan.transport == ExpertTransport::kFlashinferNvlink) {
+      if (auto refusal = FlashinferRefusal(model, plan, node, gpus)) {
+        return refusal;
+      }
     }
     const WeightFormat& format = model.expert_weights;
     if (auto refusal = QuantizedShareRefusal("moe_intermediate_size",
@@ -397,23 +424,74 @@ class Vllm final : public Engine {
     return std::nullopt;
   }
 
-  static std::optional<std::string> DeepEpRefusal(const Plan& plan,
-                                                  const Fingerprint& node,
-                                                  absl::Span<const int> gpus) {
-    if (plan.expert_parallel == 1) return "DeepEP needs expert parallelism";
+  // Both libraries write to peers.
+  static std::optional<std::string> ExchangeRefusal(
+      absl::string_view library, const Plan& plan, const Fingerprint& node,
+      absl::Span<const int> gpus) {
+    if (plan.expert_parallel == 1) {
+      return absl::StrCat(library, " needs expert parallelism");
+    }
     const int stage = plan.stage_gpus();
     const std::optional<bool> nvlink =
         OfEveryGroup(node, gpus, stage, NvlinkComplete);
     if (nvlink != true) {
-      return absl::StrCat("DeepEP needs NVLink between all GPUs of a stage; ",
-                          nvlink.has_value()
-                              ? "some pairs have none"
-                              : "the profile does not say which have it");
+      return absl::StrCat(
+          library, " needs NVLink between all GPUs of a stage; ",
+          nvlink.has_value() ? "some pairs have none"
+                             : "the profile does not say which have it");
     }
     if (OfEveryGroup(node, gpus, stage, PeerAccessComplete) == false) {
-      return "DeepEP needs copies between peers, which do not work here";
+      return absl::StrCat(
+          library, " needs copies between peers, which do not work here");
     }
     return std::nullopt;
+  }
+
+  // fused_moe/all2all_utils.py, experts/cutlass_moe.py: of the kernels for
+  // experts, Triton's, DeepGEMM's and CUTLASS's of fp8 do not take what
+  // FlashInfer brings; those of four-bit floats do, on sm_100 and sm_103. It
+  // wants memory that a switch can map, and at most eight experts a token.
+  static std::optional<std::string> FlashinferRefusal(
+      const ModelShape& model, const Plan& plan, const Fingerprint& node,
+      absl::Span<const int> gpus) {
+    if (auto refusal = ExchangeRefusal("FlashInfer", plan, node, gpus)) {
+      return refusal;
+    }
+    const NumberFormat format = model.expert_weights.number;
+    if (format != NumberFormat::kNvfp4 && format != NumberFormat::kMxfp4) {
+      return absl::StrCat(
+          "FlashInfer's exchange is for experts in nvfp4 or "
+          "mxfp4, not ",
+          ToString(format));
+    }
+    const int capability = ComputeCapability(node, gpus).value_or(0);
+    if ((capability != 100 && capability != 103) ||
+        NvlinkSwitched(node) != true) {
+      return "FlashInfer's exchange needs GPUs of sm_100 or sm_103 behind an "
+             "NVLink switch";
+    }
+    constexpr int64_t kMostExperts = 8;
+    if (model.experts_per_token > kMostExperts) {
+      return absl::StrCat("FlashInfer's exchange brings a token to at most ",
+                          kMostExperts, " experts, not ",
+                          model.experts_per_token);
+    }
+    return std::nullopt;
+  }
+
+  static absl::string_view Backend(ExpertTransport transport) {
+    switch (transport) {
+      case ExpertTransport::kDeepEpLowLatency:
+        return "deepep_low_latency";
+      case ExpertTransport::kFlashinferNvlink:
+        return "flashinfer_nvlink_one_sided";
+      case ExpertTransport::kNone:
+      case ExpertTransport::kAllGatherReduceScatter:
+      case ExpertTransport::kNcclAllToAll:
+      case ExpertTransport::kDeepEpHighThroughput:
+        break;
+    }
+    return "allgather_reducescatter";
   }
 
   // What stands behind the model's name, a space before each. Adds to
@@ -436,8 +514,7 @@ class Vllm final : public Engine {
     if (plan.expert_parallel > 1) {
       add("--enable-expert-parallel");
       if (plan.attention_dp > 1) {
-        add("--all2all-backend ",
-            low_latency ? "deepep_low_latency" : "allgather_reducescatter");
+        add("--all2all-backend ", Backend(plan.transport));
       }
     }
     if (model.kv_cache_format == NumberFormat::kFp8) {
@@ -476,14 +553,9 @@ class Vllm final : public Engine {
     if (access) return;
     absl::StrAppend(&flags, " --disable-custom-all-reduce");
     if (broken) SetVariable("NCCL_P2P_DISABLE=1", environment);
-    const std::optional<int> capability =
-        ComputeCapability(node, placement.replicas[0]);
-    const bool tabled =
-        std::any_of(std::begin(kArchitectures), std::end(kArchitectures),
-                    [&](const Architecture& known) {
-                      return known.capability == capability;
-                    });
-    if (!tabled || !linked) return;
+    if (!linked || FindArchitecture(node, placement.replicas[0]) == nullptr) {
+      return;
+    }
     SetVariable("VLLM_ALLREDUCE_USE_FLASHINFER=0", environment);
     SetVariable("VLLM_ALLREDUCE_USE_SYMM_MEM=0", environment);
     absl::StrAppend(&flags,

@@ -109,6 +109,7 @@ struct Item {
   Section section = Section::kLayers;
   bool communication = false;
   absl::string_view note;
+  bool upper_bound = false;  // beside what its price is
 
   // The same work, however often.
   bool SameWork(const Item& other) const {
@@ -132,7 +133,7 @@ struct Subtotal {
     variances.Of(item.section) += sigma * sigma;
     if (seconds > 0) {
       standing = Worse(standing, price.standing);
-      upper_bound |= price.upper_bound;
+      upper_bound |= price.upper_bound || item.upper_bound;
     }
   }
 };
@@ -144,6 +145,7 @@ void Merge(const Item& item, std::vector<Item>& items) {
                    [&](const Item& other) { return other.SameWork(item); });
   if (same != items.end()) {
     same->count += item.count;
+    same->upper_bound |= item.upper_bound;
   } else {
     items.push_back(item);
   }
@@ -297,7 +299,8 @@ struct Pricer::State {
                              .count = use.count,
                              .section = use.section,
                              .communication = true,
-                             .note = note});
+                             .note = note,
+                             .upper_bound = use.upper_bound});
     };
     const bool measured = std::all_of(use.steps.begin(), use.steps.end(),
                                       [&](const CollectiveStep& step) {
@@ -515,7 +518,7 @@ ExplainedPrice Pricer::Explain(const Bound& bound, const StepLoad& load,
          .source = item.operation->Source(argument),
          .size = argument.size,
          .relative_sigma = price.relative_sigma,
-         .upper_bound = price.upper_bound,
+         .upper_bound = price.upper_bound || item.upper_bound,
          .note = std::string(item.note.empty() ? price.note : item.note),
          .communication = item.communication});
   }

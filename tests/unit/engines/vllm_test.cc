@@ -29,6 +29,14 @@ std::string Refusal(const ModelShape& model, const std::string& mode,
   return RefusalOf(kVllm, model, mode, node);
 }
 
+LaunchAdvice Launch(const std::string& model, const std::string& mode,
+                    int64_t concurrency, const Fingerprint& node = Node(8)) {
+  const ModelShape& shape = Preset(model);
+  const Plan plan = PlanOf(shape, mode);
+  return GetEngine(kVllm).Launch(shape, plan, {.concurrency = concurrency},
+                                 node, Gpus(plan));
+}
+
 // A MoE model whose experts have this width and format.
 ModelShape WithExperts(int64_t intermediate, const WeightFormat& format) {
   ModelShape model = Preset("Qwen3-235B-A22B");
@@ -75,31 +83,35 @@ TEST(Vllm, AcceptsAndRefusesWidthsAsItsLoadersDo) {
       {"MiniMax-M2.5 FP8", minimax, "TP8", block_192.c_str()},
       {"MiniMax-M2.5 FP8", minimax, "TP4", ""},
       {"MiniMax-M2.5 FP8", minimax, "TP8+EP8", ""},
-      {"I = 512 FP8", WithExperts(512, kFp8), "TP8",
+      {"Qwen3.6-35B-A3B FP8", WithExperts(512, kFp8), "TP8",
        "moe_intermediate_size 512 / TP 8 = 64 is not a multiple of fp8 block "
        "128"},
-      {"I = 512 FP8", WithExperts(512, kFp8), "TP4", ""},
-      {"I = 512 FP8", WithExperts(512, kFp8), "TP8+EP8", ""},
-      {"I = 640 FP8", WithExperts(640, kFp8), "TP2",
+      {"Qwen3.6-35B-A3B FP8", WithExperts(512, kFp8), "TP4", ""},
+      {"Qwen3.6-35B-A3B FP8", WithExperts(512, kFp8), "TP8+EP8", ""},
+      {"Qwen3.8-Flash-Next FP8", WithExperts(640, kFp8), "TP2",
        "moe_intermediate_size 640 / TP 2 = 320 is not a multiple of fp8 block "
        "128"},
-      {"I = 640 FP8", WithExperts(640, kFp8), "TP4",
+      {"Qwen3.8-Flash-Next FP8", WithExperts(640, kFp8), "TP4",
        "moe_intermediate_size 640 / TP 4 = 160 is not a multiple of fp8 block "
        "128"},
-      {"I = 640 FP8", WithExperts(640, kFp8), "TP8",
+      {"Qwen3.8-Flash-Next FP8", WithExperts(640, kFp8), "TP8",
        "moe_intermediate_size 640 / TP 8 = 80 is not a multiple of fp8 block "
        "128"},
-      {"I = 640 FP8", WithExperts(640, kFp8), "TP4+EP4", ""},
-      {"int4 g128, I = 1536", WithExperts(1536, Int4(128)), "TP8",
+      {"Qwen3.8-Flash-Next FP8", WithExperts(640, kFp8), "TP4+EP4", ""},
+      {"GLM-4.6 AWQ g128", WithExperts(1536, Int4(128)), "TP8",
        group_192.c_str()},
-      {"int4 g128, I = 1536", WithExperts(1536, Int4(128)), "TP4", ""},
-      {"int4 g128, I = 1536", WithExperts(1536, Int4(128)), "TP8+EP8", ""},
-      {"Kimi int4 g32", kimi, "TP8", ""},
-      {"Kimi int4 g32", kimi, "TP16", ""},
-      {"Kimi int4 g32", kimi, "TP32", ""},  // 64, what Marlin's threads need
-      {"Kimi int4 g32", kimi, "TP64",
+      {"GLM-4.6 AWQ g128", WithExperts(1536, Int4(128)), "TP4", ""},
+      {"GLM-4.6 AWQ g128", WithExperts(1536, Int4(128)), "TP8+EP8", ""},
+      {"Kimi-K2 INT4 g32", kimi, "TP8", ""},
+      {"Kimi-K2 INT4 g32", kimi, "TP16", ""},
+      {"Kimi-K2 INT4 g32", kimi, "TP32", ""},  // 64, what Marlin's threads need
+      {"Kimi-K2 INT4 g32", kimi, "TP64",
        "moe_intermediate_size 2048 / TP 64 = 32 is not a multiple of int4 "
        "group 64"},
+      {"vllm#17604: Qwen3-235B GPTQ-Int4 on A800", WithExperts(1536, Int4(128)),
+       "TP8", group_192.c_str()},
+      {"vllm#17604: Qwen3-235B GPTQ-Int4 on A800", WithExperts(1536, Int4(128)),
+       "TP4+EP4", ""},
       {"DeepSeek-V3 dense FP8", WithDense(18'432, kFp8), "TP32",
        "intermediate_size 18432 / TP 32 = 576 is not a multiple of fp8 block "
        "128"},
@@ -115,11 +127,11 @@ TEST(Vllm, AcceptsAndRefusesWidthsAsItsLoadersDo) {
       {"DeepSeek-V3", Preset("DeepSeek-V3"), "TP32+EP32",
        "intermediate_size 18432 / TP 32 = 576 is not a multiple of fp8 block "
        "128"},
-      {"72B int4 g128, I = 29568", WithDense(29'568, Int4(128)), "TP2",
+      {"Qwen2.5-VL-72B AWQ g128", WithDense(29'568, Int4(128)), "TP2",
        "intermediate_size 29568 / TP 2 = 14784 is not a multiple of int4 "
        "group 128"},
-      {"72B int4 g128, I = 29568", WithDense(29'568, Int4(128)), "TP1", ""},
-      {"72B int4 g128, I = 29568", WithDense(29'568, Int4(128)), "PP2", ""},
+      {"Qwen2.5-VL-72B AWQ g128", WithDense(29'568, Int4(128)), "TP1", ""},
+      {"Qwen2.5-VL-72B AWQ g128", WithDense(29'568, Int4(128)), "PP2", ""},
   };
   for (const Row& row : rows) {
     const std::string refusal = Refusal(row.model, row.mode, Node(64));
@@ -214,7 +226,8 @@ TEST(Vllm, DispatchesOnlyBetweenDataParallelRanks) {
   EXPECT_THAT(engine.Transports(1), ElementsAre(ExpertTransport::kNone));
   EXPECT_THAT(engine.Transports(2),
               ElementsAre(ExpertTransport::kAllGatherReduceScatter,
-                          ExpertTransport::kDeepEpLowLatency));
+                          ExpertTransport::kDeepEpLowLatency,
+                          ExpertTransport::kFlashinferNvlink));
 }
 
 TEST(Vllm, RefusesDeepEpWithoutNvlinkOrExpertParallelism) {
@@ -320,8 +333,8 @@ TEST(Vllm, TakesTheAllReduceOfItsOrder) {
        "TP2", "one_shot 8, nccl"},
       {"2x RTX 4090", Box("NVIDIA GeForce RTX 4090", 2, false, false), "TP2",
        "nccl"},
-      {"4x RTX PRO 6000", Box("NVIDIA RTX PRO 6000", 4, false, true), "TP4",
-       "nccl"},
+      {"vllm#56128: 4x RTX PRO 6000",
+       Box("NVIDIA RTX PRO 6000", 4, false, true), "TP4", "nccl"},
       {"8x RTX PRO 6000", Box("NVIDIA RTX PRO 6000", 8, false, true), "TP8",
        "nccl"},
       {"8x L40S", Box("NVIDIA L40S", 8, false, true), "TP8", "nccl"},
@@ -356,7 +369,9 @@ TEST(Vllm, SaysThatTheProfileDoesNotTellNvlinks) {
   node.nvlinks.clear();
   const auto note = [&](const char* mode) {
     const Recipe recipe = RecipeOf(kVllm, Preset("Llama-3.1-70B"), mode, node);
-    return std::string(CollectiveOf(recipe, "all_reduce attention").note);
+    const CollectiveUse& use = CollectiveOf(recipe, "all_reduce attention");
+    EXPECT_EQ(use.upper_bound, !use.note.empty());
+    return std::string(use.note);
   };
   EXPECT_EQ(Paths("TP8", node), "nccl");
   EXPECT_THAT(note("TP8"), HasSubstr("does not say which GPUs NVLink joins"));
@@ -509,6 +524,56 @@ TEST(Vllm, DispatchesByDeepEpWhatASequenceParallelRankHolds) {
   EXPECT_EQ(CollectiveOf(stages, "all_reduce shared expert").group_size, 2);
 }
 
+TEST(Vllm, ExchangesByFlashinferWhereItsConditionsHold) {
+  const ModelShape& model = Preset("gpt-oss-120b");  // mxfp4
+  const Fingerprint b200 = Box("NVIDIA B200", 8, true, true);
+  const char* const mode = "DP8+EP8:flashinfer";
+  EXPECT_EQ(Refusal(model, mode, b200), "");
+  EXPECT_EQ(Refusal(model, mode, Box("NVIDIA B300 SXM6 AC", 8, true, true)),
+            "");
+  EXPECT_EQ(Refusal(model, mode, Box("NVIDIA H200", 8, true, true)),
+            "FlashInfer's exchange needs GPUs of sm_100 or sm_103 behind an "
+            "NVLink switch");
+  EXPECT_EQ(
+      Refusal(model, "DP2+EP2:flashinfer", Box("NVIDIA B200", 2, true, true)),
+      "FlashInfer's exchange needs GPUs of sm_100 or sm_103 behind an "
+      "NVLink switch");
+  EXPECT_EQ(Refusal(model, mode, Box("NVIDIA B200", 8, false, true)),
+            "FlashInfer needs NVLink between all GPUs of a stage; some pairs "
+            "have none");
+  EXPECT_EQ(Refusal(model, mode, Box("NVIDIA B200", 8, true, false)),
+            "FlashInfer needs copies between peers, which do not work here");
+  EXPECT_EQ(Refusal(Preset("DeepSeek-V3"), mode, b200),
+            "FlashInfer's exchange is for experts in nvfp4 or mxfp4, not "
+            "fp8_block");
+  ModelShape many = model;
+  many.experts_per_token = 10;
+  EXPECT_EQ(Refusal(many, mode, b200),
+            "FlashInfer's exchange brings a token to at most 8 experts, not "
+            "10");
+  Plan sliced = PlanOf(model, "DP8");
+  sliced.transport = ExpertTransport::kFlashinferNvlink;
+  EXPECT_EQ(
+      GetEngine(kVllm).Refusal(model, sliced, b200, Gpus(sliced).replicas[0]),
+      "FlashInfer needs expert parallelism");
+
+  // No curve is of it: what it does better than gathering all is not known.
+  const Recipe recipe = RecipeOf(kVllm, model, mode, b200);
+  EXPECT_EQ(Lines(recipe), Lines(RecipeOf(kVllm, model, "DP8+EP8", b200)));
+  for (const CollectiveUse& use : recipe.collectives) {
+    EXPECT_TRUE(use.upper_bound) << use.name;
+    EXPECT_THAT(std::string(use.note), HasSubstr("upper bound")) << use.name;
+  }
+  // 8 ranks of 8192 tokens: there and back in bf16, and 8 bytes for each of 4
+  // experts.
+  EXPECT_NEAR(
+      recipe.memory.communicator_bytes -
+          RecipeOf(kVllm, model, "DP8+EP8", b200).memory.communicator_bytes,
+      8. * 8192 * (4 * 2880 + 8 * 4), 1);
+  EXPECT_THAT(Launch("gpt-oss-120b", mode, 8, b200).commands[0],
+              HasSubstr(" --all2all-backend flashinfer_nvlink_one_sided "));
+}
+
 TEST(Vllm, PadsTheWidthThatDeepEpLowLatencySends) {
   struct Row {
     int64_t hidden, sent;
@@ -642,14 +707,6 @@ TEST(Vllm, SizesItsStepsByTheMemoryOfTheGpu) {
 
 // ---- Launch
 
-LaunchAdvice Launch(const std::string& model, const std::string& mode,
-                    int64_t concurrency, const Fingerprint& node = Node(8)) {
-  const ModelShape& shape = Preset(model);
-  const Plan plan = PlanOf(shape, mode);
-  return GetEngine(kVllm).Launch(shape, plan, {.concurrency = concurrency},
-                                 node, Gpus(plan));
-}
-
 TEST(Vllm, LaunchesOneServerAReplica) {
   EXPECT_THAT(Launch("Llama-3.1-8B", "TP1", 4).commands,
               ElementsAre("CUDA_VISIBLE_DEVICES=0 vllm serve "
@@ -723,8 +780,8 @@ TEST(Vllm, LaunchesInTheEnvironmentOfTheCurves) {
               ElementsAre("NCCL_NVLS_ENABLE=0"));
 }
 
-// Peer copies that are broken, though the driver promises them: two on PCIe
-// behind bridges with ACS, or an IOMMU that translates.
+// vllm#33041, NCCL#1999: TP2 hangs. Peer copies are broken, though the driver
+// promises them: behind bridges with ACS, or an IOMMU that translates.
 TEST(Vllm, WorksAroundBrokenPeerCopies) {
   for (const char* fact : {"acs=redirect", "iommu=on"}) {
     Fingerprint node = Box("NVIDIA RTX PRO 6000", 2, false, false);
@@ -740,8 +797,8 @@ TEST(Vllm, WorksAroundBrokenPeerCopies) {
   }
 }
 
-// 8x RTX 4090: "peer access is not supported" in vLLM's own all-reduce; NCCL
-// finds its way by itself.
+// sglang#4814, 8x RTX 4090: "peer access is not supported" in vLLM's own
+// all-reduce; NCCL finds its way by itself.
 TEST(Vllm, TakesNoCustomAllReduceWithoutPeerAccess) {
   const LaunchAdvice launch =
       Launch("Llama-3.1-8B", "TP2", 8,

@@ -381,6 +381,27 @@ TEST(Pricer, TakesTheNearestMeasuredKernelForOneThatIsNot) {
   }
 }
 
+TEST(Pricer, PassesOnThatACollectiveIsAnUpperBound) {
+  Recipe recipe;
+  recipe.collectives.push_back(
+      {.name = "all_gather",
+       .group_size = 8,
+       .steps = {{CollectiveOp::kAllGather, 4096, TokenBasis::kStage}},
+       .paths = {{CollectiveImpl::kNccl}},
+       .note = "faster in truth",
+       .upper_bound = true,
+       .count = 1});
+  const auto profile = SyntheticProfile();
+  Pricer pricer(*profile, CostScope::kCommunication, 0);
+  const ExplainedPrice price = pricer.Explain(
+      *pricer.Bind(recipe), DecodeLoad({.concurrency = 8}, recipe.plan),
+      Launch::kGraph);
+  EXPECT_TRUE(price.price.upper_bound);
+  ASSERT_EQ(price.terms.size(), 1u);
+  EXPECT_TRUE(price.terms[0].upper_bound);
+  EXPECT_EQ(price.terms[0].note, "faster in truth");
+}
+
 TEST(Pricer, NamesWhatANodeCanMeasureWhereNoKernelIs) {
   const auto profile = Without([](const MeasurementKey& key) {
     return IsCollective(key, CollectiveOp::kAllReduce);

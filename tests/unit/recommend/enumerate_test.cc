@@ -43,7 +43,8 @@ TEST(EnumeratePlans, OfADenseModelAreReplicasStagesAndSlices) {
 TEST(EnumeratePlans, OfAMoeModelSplitExpertsInEveryWay) {
   EXPECT_THAT(Modes("Kimi-K2.5", EngineId::kVllm, 2),
               UnorderedElementsAre("TP2", "TP2+EP2", "DP2", "DP2+EP2",
-                                   "DP2+EP2:deepep-ll", "PP2", "2xTP1"));
+                                   "DP2+EP2:deepep-ll", "DP2+EP2:flashinfer",
+                                   "PP2", "2xTP1"));
   EXPECT_THAT(Modes("Kimi-K2.5", EngineId::kReference, 2),
               UnorderedElementsAre("TP2", "TP2+EP2", "TP2+EP2:a2a", "DP2",
                                    "DP2+EP2", "DP2+EP2:a2a", "PP2", "2xTP1"));
