@@ -156,8 +156,10 @@ absl::StatusOr<std::unique_ptr<Service>> Connect(
                      LoadProfile(address.profile));
     return AnswerFrom(std::move(profile));
   }
-  return ConnectTo(address.target.empty() ? DefaultTarget() : address.target,
-                   address.deadline);
+  // The daemon of this machine is asked in plain text.
+  return address.target.empty()
+             ? ConnectTo(DefaultTarget(), TlsIdentity(), address.deadline)
+             : ConnectTo(address.target, address.tls, address.deadline);
 }
 
 }  // namespace fabricwise

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/remote_service.h"
 
+#include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
 
@@ -11,8 +12,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "client/file.h"
 #include "fabricwise/v1/advisor.grpc.pb.h"
 #include "fabricwise/v1/profiler.grpc.pb.h"
+#include "server/base/status_macros.h"
 
 namespace fabricwise {
 namespace {
@@ -53,16 +56,51 @@ absl::Status CheckTarget(const std::string& target) {
   return absl::OkStatus();
 }
 
+// Plain text where `tls` is empty or the target is a UNIX socket.
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsFor(
+    const std::string& target, const TlsIdentity& tls) {
+  if (tls.certificate.empty() != tls.key.empty()) {
+    return absl::InvalidArgumentError(
+        tls.key.empty() ? "--tls-cert is given without --tls-key"
+                        : "--tls-key is given without --tls-cert");
+  }
+  if (tls.ca.empty()) {
+    if (tls.certificate.empty() && tls.server_name.empty()) {
+      return grpc::InsecureChannelCredentials();
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        tls.certificate.empty() ? "--tls-server-name" : "--tls-cert",
+        " is given without --tls-ca, and without that nothing is encrypted"));
+  }
+  if (absl::StartsWith(target, "unix:")) {
+    return grpc::InsecureChannelCredentials();
+  }
+  // Far more than any bundle of certificates.
+  constexpr int64_t kMostPemBytes = int64_t{16} << 20;
+  grpc::SslCredentialsOptions options;
+  ASSIGN_OR_RETURN(options.pem_root_certs, ReadFile(tls.ca, kMostPemBytes));
+  if (!tls.certificate.empty()) {
+    ASSIGN_OR_RETURN(options.pem_cert_chain,
+                     ReadFile(tls.certificate, kMostPemBytes));
+    ASSIGN_OR_RETURN(options.pem_private_key, ReadFile(tls.key, kMostPemBytes));
+  }
+  return grpc::SslCredentials(options);
+}
+
 class RemoteService final : public Service {
  public:
-  RemoteService(std::string target, absl::Duration deadline)
+  RemoteService(std::string target,
+                const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+                const std::string& server_name, absl::Duration deadline)
       : target_(std::move(target)), deadline_(deadline) {
     grpc::ChannelArguments arguments;
+    if (!server_name.empty()) {
+      arguments.SetSslTargetNameOverride(server_name);
+    }
     arguments.SetMaxReceiveMessageSize(kMostMessageBytes);
     // A proxy in the environment is for the Internet, not for a node.
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-    auto channel = grpc::CreateCustomChannel(
-        target_, grpc::InsecureChannelCredentials(), arguments);
+    auto channel = grpc::CreateCustomChannel(target_, credentials, arguments);
     advisor_ = v1::ParallelismAdvisor::NewStub(channel);
     profiler_ = v1::NodeProfiler::NewStub(channel);
   }
@@ -194,9 +232,17 @@ class RemoteService final : public Service {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Service>> ConnectTo(const std::string& target,
+                                                   const TlsIdentity& tls,
                                                    absl::Duration deadline) {
-  if (absl::Status status = CheckTarget(target); !status.ok()) return status;
-  return std::make_unique<RemoteService>(target, deadline);
+  RETURN_IF_ERROR(CheckTarget(target));
+  ASSIGN_OR_RETURN(std::shared_ptr<grpc::ChannelCredentials> credentials,
+                   CredentialsFor(target, tls));
+  // What gRPC prints by itself of a handshake that failed is in the status too.
+  if (std::getenv("GRPC_VERBOSITY") == nullptr) {
+    gpr_set_log_function([](gpr_log_func_args*) {});
+  }
+  return std::make_unique<RemoteService>(target, credentials, tls.server_name,
+                                         deadline);
 }
 
 std::string DefaultTarget() {

@@ -13,9 +13,12 @@
 namespace fabricwise {
 
 // Connects on the first call. `target`: "HOST:PORT" or "unix:///path"; any
-// other form is INVALID_ARGUMENT. A daemon that cannot be reached is
-// UNAVAILABLE, naming `target`.
+// other form is INVALID_ARGUMENT, and so is a part of `tls` without what
+// belongs to it. Files that cannot be read are ReadFile's errors. A daemon that
+// cannot be reached, or shows no certificate that `tls` trusts, is UNAVAILABLE,
+// naming `target`.
 absl::StatusOr<std::unique_ptr<Service>> ConnectTo(const std::string& target,
+                                                   const TlsIdentity& tls,
                                                    absl::Duration deadline);
 
 // Where a daemon listens that nobody told otherwise: its UNIX socket where

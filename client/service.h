@@ -42,10 +42,20 @@ class Service {
       const v1::ImportProfileRequest& request) = 0;
 };
 
+// PEM files by which client and daemon know each other. All empty: plain text.
+struct TlsIdentity {
+  std::string ca;           // who may vouch for the daemon
+  std::string certificate;  // the client's own; with `key`, or neither
+  std::string key;
+  // Name that the daemon's certificate must bear; empty: the target's host.
+  std::string server_name;
+};
+
 // Where to ask. At most one is set; neither: the daemon at its usual address.
 struct ServiceAddress {
   std::string target;   // "HOST:PORT" or "unix:///path"
   std::string profile;  // a profile file, or the name of a shipped profile
+  TlsIdentity tls;      // for a target "HOST:PORT"; no other speaks TLS
   absl::Duration deadline = absl::Seconds(10);  // of one call, not of streams
 };
 

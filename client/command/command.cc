@@ -98,6 +98,29 @@ void AddAddress(CLI::App& app, ServiceAddress* address, Reach reach) {
         ->type_name("FILE|NAME")
         ->excludes(target);
   }
+  const struct {
+    const char* name;
+    const char* variable;
+    std::string* value;
+    const char* type;
+    const char* help;
+  } tls[] = {
+      {"--tls-ca", "FABRICWISE_TLS_CA", &address->tls.ca, "FILE",
+       "With --target HOST:PORT: speak TLS, to a daemon that a CA of this PEM "
+       "file vouches for"},
+      {"--tls-cert", "FABRICWISE_TLS_CERT", &address->tls.certificate, "FILE",
+       "Certificate to show to it (PEM)"},
+      {"--tls-key", "FABRICWISE_TLS_KEY", &address->tls.key, "FILE",
+       "Private key of the certificate (PEM, without password)"},
+      {"--tls-server-name", "FABRICWISE_TLS_SERVER_NAME",
+       &address->tls.server_name, "NAME",
+       "Name in the daemon's certificate, where it is not the target's host"},
+  };
+  for (const auto& option : tls) {
+    app.add_option(option.name, *option.value, option.help)
+        ->type_name(option.type)
+        ->envname(option.variable);
+  }
   constexpr int64_t kMostMilliseconds = 3'600'000;
   app.add_option_function<std::string>(
          "--deadline-ms",

@@ -59,7 +59,8 @@ CLI::Option* AddChoice(CLI::App& app, const std::string& name, int* value,
                        const std::vector<Choice>& choices,
                        const std::string& help);
 
-// --target, --profile and --deadline-ms.
+// --target, --profile, --tls-... (with environment variables to fall back on)
+// and --deadline-ms.
 enum class Reach {
   kEither,  // a daemon or a profile
   kDaemon,  // a daemon only

@@ -275,16 +275,39 @@ TEST(ConnectTo, RefusesWhatIsNoAddress) {
   for (const char* target :
        {"node7", ":7410", "node7:", "node7:0", "node7:65536", "node7:http",
         "http://node7:80", "unix:", "unix://"}) {
-    absl::Status status = ConnectTo(target, absl::Seconds(1)).status();
+    absl::Status status = ConnectTo(target, {}, absl::Seconds(1)).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << target;
     EXPECT_THAT(std::string(status.message()),
                 StartsWith(absl::StrCat("--target is \"", target, "\"")));
   }
-  EXPECT_EQ(ConnectTo("unix:///" + std::string(200, 'x'), absl::Seconds(1))
+  EXPECT_EQ(ConnectTo("unix:///" + std::string(200, 'x'), {}, absl::Seconds(1))
                 .status()
                 .code(),
             absl::StatusCode::kInvalidArgument);
-  EXPECT_TRUE(ConnectTo("[::1]:7410", absl::Seconds(1)).ok());
+  EXPECT_TRUE(ConnectTo("[::1]:7410", {}, absl::Seconds(1)).ok());
+}
+
+TEST(ConnectTo, TlsNeedsAllThatBelongsTogether) {
+  const auto refusal = [](const TlsIdentity& tls) {
+    const absl::Status status =
+        ConnectTo("a.example:1", tls, absl::Seconds(1)).status();
+    EXPECT_EQ(ExitCodeOf(status), kRefused);
+    return std::string(status.message());
+  };
+  EXPECT_EQ(refusal({.certificate = "/c"}),
+            "--tls-cert is given without --tls-key");
+  EXPECT_EQ(refusal({.ca = "/a", .key = "/k"}),
+            "--tls-key is given without --tls-cert");
+  EXPECT_EQ(refusal({.certificate = "/c", .key = "/k"}),
+            "--tls-cert is given without --tls-ca, and without that nothing is "
+            "encrypted");
+  EXPECT_EQ(refusal({.server_name = "b.example"}),
+            "--tls-server-name is given without --tls-ca, and without that "
+            "nothing is encrypted");
+  EXPECT_THAT(refusal({.ca = "/absent/ca.pem"}), HasSubstr("/absent/ca.pem"));
+  // A UNIX socket speaks none, whatever the environment says.
+  EXPECT_TRUE(
+      ConnectTo("unix:///s", {.ca = "/absent/ca.pem"}, absl::Seconds(1)).ok());
 }
 
 TEST(ConnectTo, NoDaemonIsExitCode2NamingTheTarget) {
