@@ -254,6 +254,40 @@ class DaemonTest(unittest.TestCase):
     self.assertEqual(daemon.scrape("/other")[0], 404)
     self.assertEqual(daemon.stop(), 0)
 
+  def wait_for_metric(self, daemon, line):
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while line not in daemon.scrape()[1].splitlines():
+      self.assertLess(time.monotonic(), deadline, line)
+      time.sleep(0.05)
+
+  def test_scenarios_are_answered_and_taken_over_by_sighup(self):
+    self.config.write_text("scenario = one: model=Qwen3-8B concurrency=8\n")
+    daemon = self.start("--profile", PROFILE, metrics="127.0.0.1:0")
+    self.wait_for_metric(daemon,
+                         'fabricwise_scenario_answered{scenario="one"} 1')
+    self.config.write_text("scenario = two: model=Qwen3-8B concurrency=8\n")
+    daemon.signal(signal.SIGHUP)
+    self.wait_for_metric(daemon,
+                         'fabricwise_scenario_answered{scenario="two"} 1')
+    self.assertNotIn('scenario="one"', daemon.scrape()[1])
+    self.assertEqual(daemon.stop(), 0)
+
+  def test_a_reference_is_compared_with_and_must_be_one(self):
+    daemon = self.start("--profile", OTHER_PROFILE, "--reference-profile",
+                        PROFILE, metrics="127.0.0.1:0")
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    ratio = None
+    while ratio is None:
+      self.assertLess(time.monotonic(), deadline)
+      ratio = re.search(r'^fabricwise_curve_reference_ratio{curve="all_reduce/'
+                        r'n2/nccl/graph"} (\S+)$', daemon.scrape()[1], re.M)
+    # Over host memory instead of NVLink.
+    self.assertGreater(float(ratio[1]), 2)
+    self.assertEqual(daemon.stop(), 0)
+    self.assertIn("reference-profile: /absent.json: no such file",
+                  self.refused(1, *self.options("--reference-profile",
+                                                "/absent.json")))
+
   # The end.
 
   def test_sigterm_ends_watches_and_exits_with_success(self):

@@ -255,6 +255,15 @@ class PrometheusTest(unittest.TestCase):
       pass
     self.check_panels(server)
 
+    # The node loses a link: another node, without a baseline yet.
+    self.script.write_text(STEADY.replace("probe", "down"))
+    self.client(node, "measure")
+    server.wait_for('ALERTS{alertname="FabricwiseFingerprintChanged", '
+                    f'alertstate="firing", {me}}}')
+    server.wait_for(f"absent(fabricwise_drift_ratio{{{me}}})")
+    [(again, _)] = server.query(f"fabricwise_scenario_mode_info{{{me}}}")
+    self.assertEqual(again["mode"], before["mode"])
+
   def check_panels(self, server):
     targets = [f"127.0.0.1:{port}" for port in self.ports.values()]
     choices = {"node": targets, "curve": ["all_reduce/n2/nccl/graph"],
