@@ -111,12 +111,12 @@ void AddCliffTokens(const Profile& profile, const Outlook& outlook,
   for (const ScenarioAdvice& s : outlook.scenarios) {
     widths.emplace(s.model, s.hidden_size);
   }
-  for (const auto& [model, width] : widths) {
-    ForEachCliff(
-        profile, [&](const CurveKey& key, const char* edge, double bytes) {
-          family.Add({ToString(key), edge, model},
-                     bytes / BytesPerToken(key.op, key.group.size, width));
-        });
+  for (const auto& model : widths) {
+    ForEachCliff(profile, [&](const CurveKey& key, const char* edge,
+                              double bytes) {
+      family.Add({ToString(key), edge, model.first},
+                 bytes / BytesPerToken(key.op, key.group.size, model.second));
+    });
   }
 }
 
