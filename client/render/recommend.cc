@@ -18,6 +18,7 @@
 #include "client/render/text.h"
 #include "client/render/units.h"
 #include "client/render/words.h"
+#include "server/engines/launch.h"
 
 namespace fabricwise {
 namespace {
@@ -479,6 +480,12 @@ std::string RenderMisses(const Style& style, const Plans& plans, int shown) {
   return out;
 }
 
+// "NAME=value" as a shell takes it before a command.
+std::string Assignment(const std::string& variable) {
+  const size_t value = variable.find('=') + 1;
+  return variable.substr(0, value) + ShellWord(variable.substr(value));
+}
+
 }  // namespace
 
 std::string RenderRecommendation(
@@ -698,7 +705,7 @@ std::string RenderLaunches(const Plans& plans, const std::string& load) {
                       "\n");
     }
     for (const std::string& variable : launch.environment()) {
-      absl::StrAppend(&out, Printable(variable), " ");
+      absl::StrAppend(&out, Printable(Assignment(variable)), " ");
     }
     absl::StrAppend(&out, Printable(launch.commands(i)), "\n");
   }

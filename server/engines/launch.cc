@@ -31,14 +31,27 @@ std::string VisibleDevices(absl::Span<const int> gpus) {
   return absl::StrCat("CUDA_VISIBLE_DEVICES=", absl::StrJoin(gpus, ","));
 }
 
+namespace {
+
+// A variable of NCCL that sets something. Container images note NCCL's version
+// in one; logs are no matter. Names are checked: they become part of commands.
+bool IsSetting(absl::string_view variable) {
+  const absl::string_view name = variable.substr(0, variable.find('='));
+  return name.size() < variable.size() && absl::StartsWith(name, "NCCL_") &&
+         name != "NCCL_VERSION" && !absl::StartsWith(name, "NCCL_DEBUG") &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return absl::ascii_isupper(static_cast<unsigned char>(c)) ||
+                  absl::ascii_isdigit(static_cast<unsigned char>(c)) ||
+                  c == '_';
+         });
+}
+
+}  // namespace
+
 std::vector<std::string> NcclSettings(const Fingerprint& node) {
   std::vector<std::string> settings;
   std::copy_if(node.nccl_environment.begin(), node.nccl_environment.end(),
-               std::back_inserter(settings), [](const std::string& variable) {
-                 // Container images note the version in it; logs are no matter.
-                 return !absl::StartsWith(variable, "NCCL_VERSION=") &&
-                        !absl::StartsWith(variable, "NCCL_DEBUG");
-               });
+               std::back_inserter(settings), IsSetting);
   return settings;
 }
 

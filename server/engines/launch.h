@@ -25,8 +25,8 @@ std::string ModelWord(const ModelShape& model);
 // "CUDA_VISIBLE_DEVICES=4,5,6,7".
 std::string VisibleDevices(absl::Span<const int> gpus);
 
-// The settings of NCCL that the node's curves were measured under: they hold
-// for engines under the same only.
+// The settings of NCCL that the node's curves were measured under, as
+// "NCCL_NAME=value": they hold for engines under the same only.
 std::vector<std::string> NcclSettings(const Fingerprint& node);
 
 // Adds "NAME=value" unless it is there.

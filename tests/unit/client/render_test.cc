@@ -279,6 +279,16 @@ TEST(RenderLaunches, AModelThatIsNotNamedIsSaidToBeAPlaceholder) {
       "\n# MODEL stands for the model's folder or its name on Hugging Face\n"));
 }
 
+// A profile's environment comes from files that nobody checked.
+TEST(RenderLaunches, ValuesOfVariablesAreQuotedForTheShell) {
+  v1::RecommendParallelismResponse answer = SampleAnswer();
+  answer.mutable_plans(0)->mutable_launch()->set_environment(
+      0, "NCCL_SOCKET_IFNAME=^lo; reboot");
+  EXPECT_TRUE(absl::StrContains(
+      RenderLaunches(answer.plans(), "x"),
+      "\nNCCL_SOCKET_IFNAME='^lo; reboot' CUDA_VISIBLE_DEVICES=0 vllm "));
+}
+
 TEST(RenderLaunches, ReferenceHasNothingToLaunch) {
   v1::RecommendParallelismResponse answer = SampleAnswer();
   answer.mutable_plans()->DeleteSubrange(0, 1);

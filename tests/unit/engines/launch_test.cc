@@ -8,6 +8,7 @@ namespace fabricwise {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 TEST(ShellWord, QuotesWhatAShellWouldRead) {
   EXPECT_EQ(ShellWord("meta-llama/Llama-3.1_8B:v1"),
@@ -30,8 +31,17 @@ TEST(VisibleDevices, KeepsTheOrderOfRanks) {
 TEST(NcclSettings, LeavesOutWhatSetsNothing) {
   Fingerprint node;
   node.nccl_environment = {"NCCL_DEBUG=INFO", "NCCL_DEBUG_FILE=/tmp/x",
-                           "NCCL_NVLS_ENABLE=0", "NCCL_VERSION=2.28.3-1"};
-  EXPECT_THAT(NcclSettings(node), ElementsAre("NCCL_NVLS_ENABLE=0"));
+                           "NCCL_NVLS_ENABLE=0", "NCCL_VERSION=2.28.3-1",
+                           "NCCL_SOCKET_IFNAME=^lo,docker"};
+  EXPECT_THAT(NcclSettings(node), ElementsAre("NCCL_NVLS_ENABLE=0",
+                                              "NCCL_SOCKET_IFNAME=^lo,docker"));
+}
+
+TEST(NcclSettings, LeavesOutWhatIsNoVariableOfNccl) {
+  Fingerprint node;
+  node.nccl_environment = {"NCCL_X;reboot;Y=1", "LD_PRELOAD=x.so", "NCCL_X",
+                           "=1", "NCCL_x=1"};
+  EXPECT_THAT(NcclSettings(node), IsEmpty());
 }
 
 TEST(SetVariable, SaysNothingTwice) {
