@@ -6,25 +6,39 @@
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
 
+#include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "server/base/argument.h"
 #include "server/base/status_macros.h"
 
 namespace fabricwise {
 namespace {
 
-absl::StatusOr<std::string> ReadPem(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    return absl::NotFoundError(
-        absl::StrCat(path, ": no file that this user may read"));
+absl::StatusOr<std::string> ReadPem(absl::string_view option,
+                                    const std::string& path) {
+  // Far more than any bundle of certificates.
+  constexpr size_t kMostBytes = size_t{1} << 20;
+  std::string text;
+  std::error_code error;
+  if (std::filesystem::is_regular_file(path, error)) {
+    text.resize(kMostBytes);
+    std::ifstream file(path, std::ios::binary);
+    file.read(text.data(), kMostBytes);
+    text.resize(static_cast<size_t>(file.gcount()));
   }
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  if (text.empty() || text.size() == kMostBytes) {
+    return NotAllowed(option, path,
+                      "a PEM file that this user may read, not empty and under "
+                      "1 MiB");
+  }
+  return text;
 }
 
 // gRPC reads the files on a thread of its own and can only log what is wrong
@@ -34,17 +48,15 @@ absl::Status CheckUsable(const TlsFiles& files) {
   grpc::SslServerCredentialsOptions options(
       GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
   grpc::SslServerCredentialsOptions::PemKeyCertPair pair;
-  ASSIGN_OR_RETURN(pair.private_key, ReadPem(files.key));
-  ASSIGN_OR_RETURN(pair.cert_chain, ReadPem(files.certificate));
-  ASSIGN_OR_RETURN(options.pem_root_certs, ReadPem(files.client_ca));
+  ASSIGN_OR_RETURN(pair.private_key, ReadPem("tls-key", files.key));
+  ASSIGN_OR_RETURN(pair.cert_chain, ReadPem("tls-cert", files.certificate));
+  ASSIGN_OR_RETURN(options.pem_root_certs,
+                   ReadPem("tls-client-ca", files.client_ca));
+  // Of those gRPC takes what it finds, were it nothing.
   constexpr char kCertificate[] = "-----BEGIN CERTIFICATE-----";
-  for (const auto& [text, path] :
-       {std::pair(&pair.cert_chain, &files.certificate),
-        std::pair(&options.pem_root_certs, &files.client_ca)}) {
-    if (!absl::StrContains(*text, kCertificate)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(*path, ": no certificate in PEM form"));
-    }
+  if (!absl::StrContains(options.pem_root_certs, kCertificate)) {
+    return NotAllowed("tls-client-ca", files.client_ca,
+                      "a PEM file with a CA's certificate");
   }
   options.pem_key_cert_pairs.push_back(std::move(pair));
   int port = 0;
@@ -53,12 +65,11 @@ absl::Status CheckUsable(const TlsFiles& files) {
                            &port);
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr || port <= 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        files.key,
-        " is not the private key, in PEM form and without password, "
-        "of the certificate in ",
-        files.certificate, "; or ", files.client_ca,
-        " holds no CA certificate"));
+    return NotAllowed(
+        "tls-key", files.key,
+        absl::StrCat("the private key, in PEM form and without password, of "
+                     "the certificate in tls-cert, ",
+                     files.certificate));
   }
   server->Shutdown();
   return absl::OkStatus();

@@ -30,8 +30,8 @@ struct TlsFiles {
 // Connections whose client shows no valid certificate of the CA are refused.
 // Every call of the others needs a role by `access`, health and reflection too
 // (PERMISSION_DENIED). `access` is borrowed and outlives the credentials.
-// INVALID_ARGUMENT: the files are there, and no pair of certificate and key, or
-// no CA. NOT_FOUND: one cannot be read (names it).
+// INVALID_ARGUMENT: a file cannot be read, or they are no pair of certificate
+// and key and a CA; names the daemon's option, the file and what is allowed.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeTlsCredentials(
     const TlsFiles& files, const Access* access);
 

@@ -195,8 +195,19 @@ class AccessTest(unittest.TestCase):
     with grpc.insecure_channel(f"127.0.0.1:{self.port}") as channel:
       self.denied(grpc.StatusCode.UNAVAILABLE, ".",
                   lambda: self.ask(channel, "GetStatus"))
+    # What they try is told in the log, and does not fill it.
+    for _ in range(50):
+      with socket.create_connection(("127.0.0.1", self.port)) as junk:
+        junk.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        junk.settimeout(PATIENCE_SECONDS)
+        with contextlib.suppress(ConnectionError):
+          while junk.recv(4096):
+            pass
     self.local("GetStatus")
     self.assertEqual(self.daemon.stop(), 0)
+    self.daemon.wait_for("stopped")
+    told = [e for e in self.daemon.events if e["event"] == "grpc says"]
+    self.assertTrue(0 < len(told) <= 10, told)
 
   def test_new_certificates_are_taken_and_open_streams_go_on(self):
     self.start_tls()
@@ -274,12 +285,15 @@ class AccessTest(unittest.TestCase):
     junk.write_text("junk")
     for files, message in {
         (absent, certificate, self.ours.certificate):
-            f"{absent}: no file that this user may read",
+            f"tls-key is {absent}; allowed: a PEM file that this user may read",
+        (key, self.folder, self.ours.certificate):
+            f"tls-cert is {self.folder}; allowed: a PEM file",
         (other_key, certificate, self.ours.certificate):
-            f"{other_key} is not the private key",
+            f"tls-key is {other_key}; allowed: the private key",
         (key, junk, self.ours.certificate):
-            f"{junk}: no certificate in PEM form",
-        (key, certificate, junk): f"{junk}: no certificate in PEM form",
+            f"of the certificate in tls-cert, {junk}",
+        (key, certificate, junk):
+            f"tls-client-ca is {junk}; allowed: a PEM file with a CA's",
     }.items():
       self.assertIn(message, self.refused(
           1, "--listen", "0.0.0.0:0", "--tls-key", files[0], "--tls-cert",

@@ -741,8 +741,10 @@ TEST_F(RpcServerTest, OddOptionsAreRefused) {
   options.tls = TlsFiles{.certificate = "/absent/cert.pem",
                          .key = "/absent/key.pem",
                          .client_ca = "/absent/ca.pem"};
-  EXPECT_EQ(refusal(options),
-            "/absent/key.pem: no file that this user may read");
+  EXPECT_EQ(
+      refusal(options),
+      "tls-key is /absent/key.pem; allowed: a PEM file that this user may "
+      "read, not empty and under 1 MiB");
 }
 
 TEST_F(RpcServerTest, ALoopbackReaderMayReadAndTheSocketsOperatorDoAll) {
@@ -842,6 +844,28 @@ TEST_F(RpcServerTest, CallsWithoutADeadlineGetTheServers) {
   grpc::ClientContext again;
   EXPECT_TRUE(
       advisor_->RecommendParallelism(&again, GoodRequest(), &response).ok());
+}
+
+TEST_F(RpcServerTest, OldConnectionsTakeNoFurtherCallsAndKeepTheirStreams) {
+  snapshots_.Set(SampleProfile("node"));
+  options_.max_connection_age = absl::Milliseconds(100);
+  Start();
+  v1::WatchRecommendationRequest watch;
+  *watch.mutable_question() = GoodRequest();
+  const auto context = Context();
+  const auto stream = advisor_->WatchRecommendation(context.get(), watch);
+  v1::WatchRecommendationResponse message;
+  ASSERT_TRUE(stream->Read(&message));
+  // The channel is told to leave the connection.
+  ASSERT_TRUE(channel_->WaitForStateChange(
+      GRPC_CHANNEL_READY, std::chrono::system_clock::now() + kPatience));
+  v1::GetStatusResponse status;
+  EXPECT_TRUE(profiler_->GetStatus(Context().get(), {}, &status).ok());
+  snapshots_.Set(SampleProfile("another"));
+  ASSERT_TRUE(stream->Read(&message));
+  EXPECT_EQ(message.answer().grounds().profile(), "another");
+  context->TryCancel();
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
 }
 
 TEST_F(RpcServerTest, RespondsUnlessItsThreadsAreStuck) {
