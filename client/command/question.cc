@@ -122,6 +122,8 @@ void AddQuestionFlags(CLI::App& app, QuestionFlags* flags) {
   AddChoice(app, "--engine", &flags->engine,
             {{"any", v1::ENGINE_UNSPECIFIED},
              {"vllm", v1::ENGINE_VLLM},
+             {"sglang", v1::ENGINE_SGLANG},
+             {"trtllm", v1::ENGINE_TRTLLM},
              {"reference", v1::ENGINE_REFERENCE}},
             "Whose rules hold (default any)")
       ->group(kPreferenceGroup);

@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "client/render/plot.h"
 #include "client/render/table.h"
 #include "client/render/text.h"
@@ -57,7 +58,8 @@ std::string Heading(const Style& style, const std::string& model,
   return out;
 }
 
-bool SeveralEngines(const Plans& plans) {
+template <typename List>
+bool SeveralEngines(const List& plans) {
   return std::any_of(plans.begin(), plans.end(), [&](const auto& plan) {
     return plan.engine() != plans[0].engine();
   });
@@ -146,6 +148,29 @@ Kind KindOf(const v1::RecommendParallelismRequest& question) {
           question.cost_scope() == v1::COST_SCOPE_COMMUNICATION};
 }
 
+// A plan's mode, marked where its engine's rules are in doubt.
+std::string ModeCell(const v1::PlanAdvice& plan) {
+  return absl::StrCat(Printable(plan.plan().mode()),
+                      plan.caveat().empty() ? "" : " ?");
+}
+
+// What the marks stand for, once for each engine.
+std::string RenderCaveats(const Style& style,
+                          const std::vector<const v1::PlanAdvice*>& plans) {
+  std::string out;
+  std::string first = " ? in doubt   ";
+  std::set<v1::Engine> said;
+  for (const v1::PlanAdvice* plan : plans) {
+    if (plan->caveat().empty() || !said.insert(plan->engine()).second) continue;
+    absl::StrAppend(&out, Paragraph(style, first,
+                                    absl::StrCat(Words(plan->engine()), ": ",
+                                                 Printable(plan->caveat())),
+                                    Paint::kWarn));
+    first.assign(first.size(), ' ');
+  }
+  return out;
+}
+
 // Columns that plans and sweep points share.
 struct PlanColumns {
   Kind kind;
@@ -220,9 +245,8 @@ std::string PlanTable(const v1::RecommendParallelismRequest& question,
     const v1::PlanAdvice& plan = plans[i];
     bool missed = plan.misses_size() > 0;
     Paint paint = i == 0 ? Paint::kBold : missed ? Paint::kDim : Paint::kNone;
-    std::string mode = Printable(plan.plan().mode());
     std::vector<Cell> row = {{absl::StrCat(i + 1), Paint::kDim},
-                             {absl::StrCat(mode, missed ? " *" : ""),
+                             {absl::StrCat(ModeCell(plan), missed ? " *" : ""),
                               i == 0 ? Paint::kGood : paint}};
     if (engines) row.push_back({Words(plan.engine()), paint});
     shared.AddTo(options.style, plan, paint, &row);
@@ -264,6 +288,16 @@ struct Group {
   std::vector<std::string> modes;
 };
 
+// "TP8", or of several engines "TP8 on vllm".
+template <typename Plan>
+std::string ModeOf(const google::protobuf::RepeatedPtrField<Plan>& plans,
+                   const Plan& plan) {
+  std::string mode = Printable(plan.mode());
+  return SeveralEngines(plans)
+             ? absl::StrCat(mode, " on ", Words(plan.engine()))
+             : mode;
+}
+
 std::vector<Group> GroupByReason(
     const google::protobuf::RepeatedPtrField<v1::RuledOut>& ruled_out,
     bool exactly) {
@@ -275,7 +309,7 @@ std::vector<Group> GroupByReason(
     if (is_new) groups.push_back({plan.reason(), false, {}});
     Group& group = groups[found->second];
     group.alike |= group.reason != plan.reason();
-    std::string mode = Printable(plan.mode());
+    std::string mode = ModeOf(ruled_out, plan);
     if (std::find(group.modes.begin(), group.modes.end(), mode) ==
         group.modes.end()) {
       group.modes.push_back(mode);
@@ -298,7 +332,7 @@ std::vector<Group> GroupByMissing(
       groups.push_back(
           {absl::StrCat("needs ", JoinSome(missing, most_missing)), false, {}});
     }
-    groups[found->second].modes.push_back(Printable(plan.mode()));
+    groups[found->second].modes.push_back(ModeOf(plans, plan));
   }
   return groups;
 }
@@ -511,7 +545,8 @@ std::string RenderRecommendation(
   std::vector<const v1::PlanAdvice*> plans;
   for (int i = 0; i < shown; ++i) plans.push_back(&answer.plans(i));
   absl::StrAppend(&out, "\n", RenderUpperBounds(style, plans),
-                  RenderMisses(style, answer.plans(), shown));
+                  RenderMisses(style, answer.plans(), shown),
+                  RenderCaveats(style, plans));
   absl::StrAppend(&out,
                   RenderConfidence(style, answer.plans(), answer.confidence(),
                                    question.current_plan()));
@@ -618,7 +653,8 @@ std::string RenderSweep(const v1::RecommendParallelismRequest& question,
     std::string mode = Printable(first.plan().mode());
     auto lane = std::find_if(lanes.begin(), lanes.end(),
                              [&](const Lane& l) { return l.name == mode; });
-    row.push_back({mode, SeriesPaint(static_cast<int>(lane - lanes.begin()))});
+    row.push_back(
+        {ModeCell(first), SeriesPaint(static_cast<int>(lane - lanes.begin()))});
     if (engines) row.push_back({Words(first.engine())});
     shared.AddTo(style, first, Paint::kNone, &row);
     if (point.plans_size() > 1) {
@@ -641,7 +677,7 @@ std::string RenderSweep(const v1::RecommendParallelismRequest& question,
     table.Add(std::move(row));
   }
   absl::StrAppend(&out, "\n", table.Render(style), "\n",
-                  RenderUpperBounds(style, best));
+                  RenderUpperBounds(style, best), RenderCaveats(style, best));
   if (ties || kept) {
     absl::StrAppend(
         &out, Paragraph(style, " by < 0       ",
@@ -694,6 +730,9 @@ std::string RenderLaunches(const Plans& plans, const std::string& load) {
     absl::StrAppend(&out, "; place ", plan - plans.begin() + 1,
                     ", the first with a server to launch");
   }
+  if (!plan->caveat().empty()) {
+    absl::StrAppend(&out, "\n# ", Printable(plan->caveat()));
+  }
   out += "\n";
   if (absl::StrContains(launch.commands(0), " MODEL ")) {
     out +=
@@ -707,7 +746,9 @@ std::string RenderLaunches(const Plans& plans, const std::string& load) {
     for (const std::string& variable : launch.environment()) {
       absl::StrAppend(&out, Printable(Assignment(variable)), " ");
     }
-    absl::StrAppend(&out, Printable(launch.commands(i)), "\n");
+    for (absl::string_view line : absl::StrSplit(launch.commands(i), '\n')) {
+      absl::StrAppend(&out, Printable(line), "\n");
+    }
   }
   return out;
 }

@@ -38,6 +38,7 @@ struct GemmUse {
   WeightFormat format;
   int64_t n = 0, k = 0;
   TokenBasis rows = TokenBasis::kRank;
+  double row_factor = 1;  // times as many rows as tokens of that basis
   double count = 0;
   Section section = Section::kLayers;
 };
@@ -119,6 +120,9 @@ struct CollectiveUse {
   std::optional<CollectiveStep> stand_in;
   double count = 0;  // of each step
   Section section = Section::kLayers;
+  // Only in steps that are launched so (decoding in graphs, prompts eagerly);
+  // nullopt: in all.
+  std::optional<Launch> only;
 };
 
 // Expert dispatch and combine by a library.
@@ -130,6 +134,7 @@ struct ExchangeUse {
   TokenBasis tokens = TokenBasis::kRankSlice;  // that each GPU dispatches
   absl::string_view note;                      // for the answer; empty: none
   double count = 0;                            // of dispatch + combine pairs
+  std::optional<Launch> only;                  // as of a collective
 };
 
 // Memory of the fullest GPU, in bytes.
@@ -142,6 +147,7 @@ struct MemoryRecipe {
   double activation_bytes = 0;
   double communicator_bytes = 0;
   double usable_fraction = 1;  // of the GPU's memory
+  double kv_fraction = 1;      // of what all else leaves of that, for KV
 };
 
 // Small kernels whose work an all-reduce does along while its message is no

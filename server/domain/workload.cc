@@ -18,7 +18,8 @@ constexpr std::array kPhases = {Phase::kSteadyState, Phase::kDecode,
 constexpr std::array kObjectives = {Objective::kThroughput, Objective::kLatency,
                                     Objective::kThroughputInLimits};
 constexpr std::array kScopes = {CostScope::kStep, CostScope::kCommunication};
-constexpr std::array kEngines = {EngineId::kReference, EngineId::kVllm};
+constexpr std::array kEngines = {EngineId::kReference, EngineId::kVllm,
+                                 EngineId::kSglang, EngineId::kTrtllm};
 
 template <typename T, size_t kSize>
 absl::StatusOr<T> ParseOneOf(absl::string_view field, absl::string_view text,
@@ -156,6 +157,10 @@ absl::string_view ToString(EngineId engine) {
       return "reference";
     case EngineId::kVllm:
       return "vllm";
+    case EngineId::kSglang:
+      return "sglang";
+    case EngineId::kTrtllm:
+      return "trtllm";
   }
   return "unknown";
 }

@@ -32,7 +32,7 @@ enum class CostScope {
   kCommunication,  // collectives only, for nodes where nothing else is measured
 };
 
-enum class EngineId { kReference, kVllm };
+enum class EngineId { kReference, kVllm, kSglang, kTrtllm };
 
 struct Workload {
   int64_t concurrency = 1;  // sequences in flight on the node
@@ -99,7 +99,7 @@ inline constexpr double kMaxHostSecondsPerStep = 1;
 absl::Status Validate(const Question& question);
 
 // "steady", "decode", "prefill"; "throughput", "latency", "slo"; "step",
-// "communication"; "reference", "vllm".
+// "communication"; "reference", "vllm", "sglang", "trtllm".
 absl::string_view ToString(Phase phase);
 absl::string_view ToString(Objective objective);
 absl::string_view ToString(CostScope scope);

@@ -13,17 +13,23 @@ const Engine& GetEngine(EngineId id) {
       return ReferenceEngine();
     case EngineId::kVllm:
       return VllmEngine();
+    case EngineId::kSglang:
+      return SglangEngine();
+    case EngineId::kTrtllm:
+      return TrtllmEngine();
   }
   return ReferenceEngine();
 }
 
 absl::Span<const EngineId> AllEngines() {
-  static constexpr std::array kAll = {EngineId::kReference, EngineId::kVllm};
+  static constexpr std::array kAll = {EngineId::kReference, EngineId::kVllm,
+                                      EngineId::kSglang, EngineId::kTrtllm};
   return kAll;
 }
 
 absl::Span<const EngineId> ServingEngines() {
-  static constexpr std::array kServing = {EngineId::kVllm};
+  static constexpr std::array kServing = {EngineId::kVllm, EngineId::kSglang,
+                                          EngineId::kTrtllm};
   return kServing;
 }
 

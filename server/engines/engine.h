@@ -22,7 +22,7 @@
 namespace fabricwise {
 
 struct LaunchAdvice {
-  std::vector<std::string> commands;     // one per replica
+  std::vector<std::string> commands;     // one per server
   std::vector<std::string> environment;  // "NAME=value", for all of them
   std::string engine_version;
 };
@@ -34,6 +34,9 @@ class Engine {
 
   virtual EngineId id() const = 0;
   virtual absl::string_view version() const = 0;
+  // What to doubt in its rules, a literal; empty: nothing, they were read from
+  // one version.
+  virtual absl::string_view caveat() const { return {}; }
 
   // How expert tokens may travel where a stage has `attention_dp` ranks, in
   // order of preference; empty: not at all.

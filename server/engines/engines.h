@@ -9,5 +9,7 @@ namespace fabricwise {
 
 const Engine& ReferenceEngine();
 const Engine& VllmEngine();
+const Engine& SglangEngine();
+const Engine& TrtllmEngine();
 
 }  // namespace fabricwise

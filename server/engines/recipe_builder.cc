@@ -52,6 +52,7 @@ class Builder {
     recipe_.num_layers = model.num_layers;
     recipe_.host_seconds = rules.host_seconds;
     recipe_.chunk_tokens = rules.chunk_tokens;
+    recipe_.mixed_steps = rules.mixed_steps;
     recipe_.max_rank_sequences = rules.max_rank_sequences;
   }
 
@@ -87,6 +88,18 @@ class Builder {
   bool SequenceParallelExperts() const {
     return rules_.sequence_parallel_experts &&
            plan_.transport != ExpertTransport::kNone && t_ > 1;
+  }
+  // Feed-forward layers see the tokens of the whole stage.
+  bool GathersDense() const {
+    return rules_.gather_feed_forward && plan_.attention_dp > 1;
+  }
+  bool GathersExperts() const {
+    return GathersDense() &&
+           plan_.transport == ExpertTransport::kAllGatherReduceScatter;
+  }
+  int64_t GatheredLayers() const {
+    return (GathersDense() ? model_.num_dense_layers : 0) +
+           (GathersExperts() ? model_.num_moe_layers : 0);
   }
   int64_t SoftmaxLayers() const {
     return model_.num_layers - model_.num_linear_layers;
@@ -219,21 +232,29 @@ class Builder {
     recipe_.memory.state_bytes_per_sequence = Count(layers) * state;
   }
 
+  int DenseTp() const {
+    if (GathersDense()) return plan_.stage_gpus();
+    return rules_.dense_tp > 0 ? rules_.dense_tp : t_;
+  }
+
   void DenseLayers() {
-    Gemm("gate and up projection", model_.dense_weights,
-         2 * model_.intermediate_size / t_, model_.hidden_size,
-         model_.num_dense_layers);
-    Gemm("down projection", model_.dense_weights, model_.hidden_size,
-         model_.intermediate_size / t_, model_.num_dense_layers);
-    if (t_ > 1) {
+    const int64_t width = CeilDivide(model_.intermediate_size, DenseTp());
+    const TokenBasis rows =
+        GathersDense() ? TokenBasis::kStage : TokenBasis::kRank;
+    Gemm("gate and up projection", model_.dense_weights, 2 * width,
+         model_.hidden_size, model_.num_dense_layers, rows);
+    Gemm("down projection", model_.dense_weights, model_.hidden_size, width,
+         model_.num_dense_layers, rows);
+    if (t_ > 1 && !GathersDense()) {
       AllReduce("all_reduce dense layers", Count(model_.num_dense_layers));
     }
   }
 
   void MoeLayers() {
     const int64_t layers = model_.num_moe_layers;
-    const TokenBasis own =
-        SequenceParallelExperts() ? TokenBasis::kRankSlice : TokenBasis::kRank;
+    const TokenBasis own = GathersExperts()            ? TokenBasis::kStage
+                           : SequenceParallelExperts() ? TokenBasis::kRankSlice
+                                                       : TokenBasis::kRank;
     Gemm("router", WeightFormat{}, model_.num_experts, model_.hidden_size,
          layers, own);
     recipe_.experts.push_back(
@@ -252,10 +273,8 @@ class Builder {
                       static_cast<double>(model_.moe_intermediate_size) /
                       plan_.moe_tp * BytesPerWeight(model_.expert_weights);
     if (model_.shared_intermediate_size > 0) {
-      const bool shard =
-          rules_.shard_shared_experts && !SequenceParallelExperts();
       const int64_t width =
-          CeilDivide(model_.shared_intermediate_size, shard ? t_ : 1);
+          CeilDivide(model_.shared_intermediate_size, SharedTp());
       Gemm("shared expert gate and up projection", model_.shared_expert_weights,
            2 * width, model_.hidden_size, layers, own);
       Gemm("shared expert down projection", model_.shared_expert_weights,
@@ -264,11 +283,32 @@ class Builder {
     ExpertCollectives(Count(layers));
   }
 
+  double GatherBytes() const {
+    return rules_.gather_bytes_per_token > 0 ? rules_.gather_bytes_per_token
+                                             : HiddenBytes();
+  }
+
+  int SharedTp() const {
+    if (GathersExperts()) return plan_.stage_gpus();
+    if (SequenceParallelExperts() || !rules_.shard_shared_experts) return 1;
+    return rules_.shared_tp > 0 ? rules_.shared_tp : t_;
+  }
+
   void ExpertCollectives(double layers) {
     const int group = plan_.stage_gpus();
-    if (group == 1) return;
+    if (group == 1 || GathersExperts()) return;
     switch (plan_.transport) {
       case ExpertTransport::kNone:
+        if (rules_.two_expert_all_reduces && plan_.expert_parallel > 1 &&
+            plan_.moe_tp > 1) {
+          const CollectiveStep sum{CollectiveOp::kAllReduce, HiddenBytes(),
+                                   TokenBasis::kRank};
+          Collective("all_reduce experts over EP", plan_.expert_parallel, sum,
+                     layers);
+          Collective("all_reduce experts over MoE TP", plan_.moe_tp, sum,
+                     layers);
+          return;
+        }
         AllReduce("all_reduce experts", layers);
         return;
       case ExpertTransport::kAllGatherReduceScatter:
@@ -286,6 +326,12 @@ class Builder {
         return;
       }
       case ExpertTransport::kDeepEpLowLatency:
+        if (rules_.prompt_exchange.has_value()) {
+          Exchange(ExchangeImpl::kDeepEpLowLatency, group, layers,
+                   Launch::kGraph);
+          Exchange(*rules_.prompt_exchange, group, layers, Launch::kEager);
+          return;
+        }
         Exchange(ExchangeImpl::kDeepEpLowLatency, group, layers);
         return;
       case ExpertTransport::kDeepEpHighThroughput:
@@ -307,7 +353,7 @@ class Builder {
                            static_cast<double>(model_.experts_per_token);
     Collective(
         "all_gather expert tokens", group,
-        {CollectiveOp::kAllGather, HiddenBytes() + routing, TokenBasis::kStage},
+        {CollectiveOp::kAllGather, GatherBytes() + routing, TokenBasis::kStage},
         layers, Section::kLayers, bound);
     Collective(
         "reduce_scatter expert outputs", group,
@@ -317,14 +363,52 @@ class Builder {
   }
 
   void AttentionCollectives() {
+    const int64_t gathered = GatheredLayers();
+    const int64_t scattered = SequenceParallelExperts() && !GathersExperts()
+                                  ? model_.num_moe_layers
+                                  : 0;
+    if (gathered > 0) GatherCollectives(Count(gathered));
     if (t_ == 1) return;
-    const bool split = SequenceParallelExperts();
-    const double whole =
-        Count(model_.num_layers - (split ? model_.num_moe_layers : 0));
-    if (whole > 0) AllReduce("all_reduce attention", whole);
-    if (!split) return;
-    // Attention's sums are scattered over the ranks, and its input gathered
-    // from them: together the bytes of one all-reduce.
+    const int64_t whole = model_.num_layers - gathered - scattered;
+    if (whole > 0) AllReduce("all_reduce attention", Count(whole));
+    if (scattered > 0) ScatterAttention(Count(scattered), std::nullopt);
+  }
+
+  // Around each feed-forward layer that sees the whole stage.
+  void GatherCollectives(double layers) {
+    const int stage = plan_.stage_gpus();
+    if (t_ > 1) ScatterAttention(layers, Launch::kGraph);
+    Collective("all_gather feed-forward tokens", stage,
+               {CollectiveOp::kAllGather, HiddenBytes(), TokenBasis::kStage},
+               layers, Section::kLayers, {}, Launch::kGraph);
+    const CollectiveStep scatter{CollectiveOp::kReduceScatter, HiddenBytes(),
+                                 TokenBasis::kStage};
+    Collective("reduce_scatter feed-forward outputs", stage, scatter, layers,
+               Section::kLayers, {}, Launch::kGraph);
+    // Prompts: attention's partial sums and the gathering are one all-reduce.
+    StageAllReduce("all_reduce feed-forward tokens", layers);
+    if (plan_.expert_parallel == stage && t_ == 1) {
+      Collective("reduce_scatter feed-forward outputs", stage, scatter, layers,
+                 Section::kLayers, {}, Launch::kEager);
+    } else {
+      StageAllReduce("all_reduce feed-forward outputs", layers);
+    }
+  }
+
+  void StageAllReduce(absl::string_view name, double layers) {
+    recipe_.collectives.push_back(
+        {.name = name,
+         .group_size = plan_.stage_gpus(),
+         .steps = {{CollectiveOp::kAllReduce, HiddenBytes(),
+                    TokenBasis::kStage}},
+         .paths = rules_.stage_all_reduce_paths,
+         .count = layers,
+         .only = Launch::kEager});
+  }
+
+  // Attention's sums are scattered over the ranks, and its input gathered from
+  // them: together the bytes of one all-reduce.
+  void ScatterAttention(double layers, std::optional<Launch> only) {
     recipe_.collectives.push_back(
         {.name = "reduce_scatter + all_gather attention",
          .group_size = t_,
@@ -335,18 +419,36 @@ class Builder {
          .paths = {{CollectiveImpl::kNccl}},
          .stand_in = CollectiveStep{CollectiveOp::kAllReduce, HiddenBytes(),
                                     TokenBasis::kRank},
-         .count = Count(model_.num_moe_layers)});
+         .count = layers,
+         .only = only});
+  }
+
+  // Ranks over which the output head is split, and ranks whose rows it sees.
+  int HeadTp() const {
+    return rules_.head_over_stage ? plan_.stage_gpus() : t_;
+  }
+  double HeadRanks() const {
+    return rules_.head_over_stage ? plan_.attention_dp : 1;
   }
 
   void Edges() {
-    const int64_t local_vocabulary = CeilDivide(model_.vocab_size, t_);
-    Gemm("output head", WeightFormat{}, local_vocabulary, model_.hidden_size, 1,
-         TokenBasis::kOutput, Section::kHead);
-    if (t_ == 1) return;
-    AllReduce("all_reduce embedding", 1, Section::kEmbedding);
-    Collective("all_gather logits", t_,
+    Gemm("output head", WeightFormat{}, CeilDivide(model_.vocab_size, HeadTp()),
+         model_.hidden_size, 1, TokenBasis::kOutput, Section::kHead);
+    recipe_.gemms.back().row_factor = HeadRanks();
+    if (t_ > 1 && !rules_.replicate_embedding) {
+      AllReduce("all_reduce embedding", 1, Section::kEmbedding);
+    }
+    if (HeadTp() == 1) return;
+    if (HeadRanks() > 1) {
+      Collective("all_gather output tokens", HeadTp(),
+                 {CollectiveOp::kAllGather, HiddenBytes() * HeadRanks(),
+                  TokenBasis::kOutput},
+                 1, Section::kHead);
+    }
+    Collective("all_gather logits", HeadTp(),
                {CollectiveOp::kAllGather,
-                kActivationBytes * static_cast<double>(model_.vocab_size),
+                kActivationBytes * static_cast<double>(model_.vocab_size) *
+                    HeadRanks(),
                 TokenBasis::kOutput},
                1, Section::kHead);
   }
@@ -387,7 +489,8 @@ class Builder {
 
   void Collective(absl::string_view name, int group, const CollectiveStep& step,
                   double count, Section section = Section::kLayers,
-                  absl::string_view bound = {}) {
+                  absl::string_view bound = {},
+                  std::optional<Launch> only = std::nullopt) {
     recipe_.collectives.push_back({.name = name,
                                    .group_size = group,
                                    .steps = {step},
@@ -395,10 +498,12 @@ class Builder {
                                    .note = bound,
                                    .upper_bound = !bound.empty(),
                                    .count = count,
-                                   .section = section});
+                                   .section = section,
+                                   .only = only});
   }
 
-  void Exchange(ExchangeImpl implementation, int group, double count) {
+  void Exchange(ExchangeImpl implementation, int group, double count,
+                std::optional<Launch> only = std::nullopt) {
     const bool repeated = t_ > 1 && !SequenceParallelExperts();
     recipe_.exchanges.push_back(
         {.name = "expert dispatch and combine",
@@ -411,7 +516,8 @@ class Builder {
          .experts_per_token = model_.experts_per_token,
          .tokens = repeated ? TokenBasis::kRank : TokenBasis::kRankSlice,
          .note = rules_.exchange_note,
-         .count = count});
+         .count = count,
+         .only = only});
     // What is combined is summed up already; the shared expert's parts are not.
     if (repeated && rules_.shard_shared_experts &&
         model_.shared_intermediate_size > 0) {
@@ -426,10 +532,16 @@ class Builder {
         Count(CeilDivide(model_.num_layers, p)) / Count(model_.num_layers);
     const double hidden = static_cast<double>(model_.hidden_size);
     // Norm weights and biases are left out: under 0.1 %.
-    const double table =
-        kActivationBytes * hidden * Count(CeilDivide(model_.vocab_size, t_));
+    const auto table = [&](int ranks) {
+      return kActivationBytes * hidden *
+             Count(CeilDivide(model_.vocab_size, ranks));
+    };
+    const double embedding = table(rules_.replicate_embedding ? 1 : t_);
+    const double head = table(HeadTp());
     const bool one_table = p > 1 || model_.tie_word_embeddings;
-    memory.weights_bytes = layer_weights_ * share + (one_table ? 1 : 2) * table;
+    memory.weights_bytes =
+        layer_weights_ * share +
+        (one_table ? std::max(embedding, head) : embedding + head);
     memory.kv_bytes_per_token *= share;
     memory.window_kv_bytes_per_token *= share;
     memory.state_bytes_per_sequence *= share;
@@ -453,7 +565,12 @@ class Builder {
         (t_ > 1 ? 1 : 0) + (plan_.attention_dp > 1 ? 1 : 0) + (p > 1 ? 1 : 0);
     memory.communicator_bytes = kNcclBufferBytes * communicators +
                                 rules_.exchange_bytes + rules_.startup_bytes;
+    if (rules_.reserve_bytes.has_value()) {
+      memory.activation_bytes = *rules_.reserve_bytes;
+      memory.communicator_bytes = 0;
+    }
     memory.usable_fraction = rules_.usable_memory_fraction;
+    memory.kv_fraction = rules_.kv_memory_fraction;
   }
 
   const ModelShape& model_;

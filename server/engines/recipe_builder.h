@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/strings/string_view.h"
 #include "server/domain/model_shape.h"
@@ -32,12 +33,33 @@ struct RecipeRules {
   absl::string_view exchange_note;
   // A token and layer of latent KV (0: by the cache's format).
   double latent_kv_bytes_per_token = 0;
+  // Ranks of the stage over which dense layers and a shared expert are split
+  // where each attention-DP rank runs them on its own tokens; 0: attention_tp.
+  int dense_tp = 0, shared_tp = 0;
+  // Attention-DP ranks gather the tokens of the whole stage for feed-forward
+  // layers, all of which are split over it, and scatter what comes out; routed
+  // experts only without a dispatch library. Decode steps are padded to equal
+  // ranks and gathered; prompts are summed in a buffer of zeros.
+  bool gather_feed_forward = false;
+  // Attention-DP ranks share one output head, split over the stage.
+  bool head_over_stage = false;
+  // Every GPU has the whole embedding: no all-reduce after it.
+  bool replicate_embedding = false;
+  // Experts split both ways are summed over the group of each split in turn.
+  bool two_expert_all_reduces = false;
+  // Of an all-gather of expert tokens, where they are quantized before it; 0:
+  // hidden states as they are.
+  double gather_bytes_per_token = 0;
+  // Dispatch of decode steps, and of prompts where that differs.
+  std::optional<ExchangeImpl> prompt_exchange;
   // Tensors of hidden width that a pipeline boundary carries.
   int boundary_tensors = 1;
   // All-reduce paths of a group of `attention_tp`; a note on them where what
   // the engine takes may be faster, as in CollectiveUse.
   CollectivePaths all_reduce_paths = {{CollectiveImpl::kNccl}};
   absl::string_view all_reduce_bound;
+  // Those of a group of the whole stage.
+  CollectivePaths stage_all_reduce_paths = {{CollectiveImpl::kNccl}};
   // Up to this size an all-reduce of a layer does the norm after it along.
   double fused_norm_max_bytes = 0;
   // Most prompt tokens of one step of an attention-DP rank.
@@ -45,10 +67,15 @@ struct RecipeRules {
   // Most sequences of one step on a rank, for the logits' workspace.
   int64_t max_sequences = 1024;
   // As in Recipe.
+  bool mixed_steps = true;
   int64_t max_rank_sequences = 0;
   double usable_memory_fraction = 0.92;
   // Memory that start-up takes beside weights, activations and communicators.
   double startup_bytes = 0;
+  double kv_memory_fraction = 1;  // of what is left, as in MemoryRecipe
+  // What the engine keeps free for all that is neither weights nor KV; nullopt:
+  // as much as that is estimated to be.
+  std::optional<double> reserve_bytes;
   double host_seconds = 0;
 };
 

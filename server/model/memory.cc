@@ -39,11 +39,15 @@ MemoryUse ComputeMemory(const Recipe& recipe, const Plan& plan,
       .activation_bytes = Bytes(memory.activation_bytes),
       .communicator_bytes = Bytes(memory.communicator_bytes)};
   if (gpu_memory_bytes <= 0) return use;
-  use.available_bytes = static_cast<int64_t>(
-      static_cast<double>(gpu_memory_bytes) * memory.usable_fraction);
+  const auto fixed =
+      static_cast<double>(use.total_bytes() - use.kv_cache_bytes);
+  const double usable =
+      static_cast<double>(gpu_memory_bytes) * memory.usable_fraction;
+  const double withheld =
+      (1 - memory.kv_fraction) * std::max(0.0, usable - fixed);
+  use.available_bytes = static_cast<int64_t>(usable - withheld);
   use.fits = use.total_bytes() <= use.available_bytes;
-  const double left = static_cast<double>(
-      use.available_bytes - (use.total_bytes() - use.kv_cache_bytes));
+  const double left = static_cast<double>(use.available_bytes) - fixed;
   use.max_concurrency =
       left <= 0
           ? 0

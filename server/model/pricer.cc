@@ -110,12 +110,15 @@ struct Item {
   bool communication = false;
   absl::string_view note;
   bool upper_bound = false;  // beside what its price is
+  std::optional<Launch> only;
+
+  bool Runs(Launch launch) const { return only.value_or(launch) == launch; }
 
   // The same work, however often.
   bool SameWork(const Item& other) const {
     return operation == other.operation && asks == other.asks &&
            basis == other.basis && factor == other.factor &&
-           section == other.section;
+           section == other.section && only == other.only;
   }
 };
 
@@ -300,7 +303,8 @@ struct Pricer::State {
                              .section = use.section,
                              .communication = true,
                              .note = note,
-                             .upper_bound = use.upper_bound});
+                             .upper_bound = use.upper_bound,
+                             .only = use.only});
     };
     const bool measured = std::all_of(use.steps.begin(), use.steps.end(),
                                       [&](const CollectiveStep& step) {
@@ -338,7 +342,8 @@ std::shared_ptr<const Pricer::Bound> Pricer::Bind(const Recipe& recipe) {
                             .basis = use.tokens,
                             .count = use.count,
                             .communication = true,
-                            .note = use.note});
+                            .note = use.note,
+                            .only = use.only});
   }
   if (state.scope == CostScope::kCommunication) {
     state.Divide(*bound);
@@ -352,6 +357,7 @@ std::shared_ptr<const Pricer::Bound> Pricer::Bind(const Recipe& recipe) {
          .name = use.name,
          .asks = Asks::kTokens,
          .basis = use.rows,
+         .factor = use.row_factor,
          .count = use.count,
          .section = use.section});
   }
@@ -450,6 +456,7 @@ StepPrice Pricer::Price(const Bound& bound, const StepLoad& load,
   Subtotal total = bound.shared->At(load, launch);
   for (const Item& item : bound.rest) {
     if (!total.known) break;
+    if (!item.Runs(launch)) continue;
     const fabricwise::Price& price = item.operation->At(
         ArgumentOf(item.asks, item.basis, item.factor, load, launch));
     if (!price.known) {
@@ -485,6 +492,7 @@ ExplainedPrice Pricer::Explain(const Bound& bound, const StepLoad& load,
   ExplainedPrice result{.price = Price(bound, load, launch)};
   SectionTimes times;
   for (const Item& item : bound.items) {
+    if (!item.Runs(launch)) continue;
     const Argument argument =
         ArgumentOf(item.asks, item.basis, item.factor, load, launch);
     const fabricwise::Price& price = item.operation->At(argument);
@@ -505,6 +513,7 @@ ExplainedPrice Pricer::Explain(const Bound& bound, const StepLoad& load,
       Time(times, bound.pipeline, bound.num_layers, load.micro_batches)
           .multiplicity;
   for (const Item& item : bound.items) {
+    if (!item.Runs(launch)) continue;
     const Argument argument =
         ArgumentOf(item.asks, item.basis, item.factor, load, launch);
     const fabricwise::Price& price = item.operation->At(argument);

@@ -189,7 +189,8 @@ class Advisor {
                       .ttft_seconds = outcome.ttft_seconds,
                       .output_tokens_per_second = outcome.tokens_per_second,
                       .memory = Memory(candidate, concurrency),
-                      .basis = outcome.price.standing};
+                      .basis = outcome.price.standing,
+                      .caveat = candidate.engine().caveat()};
     if (question_.explain) advice.terms = Terms(candidate, workload);
     const double spread = kDeviate90 * RelativeSigma(outcome);
     if (!outcome.price.upper_bound) {

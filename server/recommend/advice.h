@@ -11,6 +11,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "server/domain/model_shape.h"
 #include "server/domain/plan.h"
@@ -36,6 +37,7 @@ struct PlanAdvice {
   std::vector<Term> terms;  // add up to the step time
   Standing basis = Standing::kMeasured;
   LaunchAdvice launch;
+  absl::string_view caveat;         // the engine's, a literal
   std::vector<std::string> misses;  // limits not met, in words
 };
 

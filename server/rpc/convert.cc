@@ -135,7 +135,8 @@ constexpr std::array kObjectives = {Objective::kThroughput, Objective::kLatency,
                                     Objective::kThroughputInLimits};
 constexpr std::array kCostScopes = {CostScope::kStep,
                                     CostScope::kCommunication};
-constexpr std::array kEngines = {EngineId::kReference, EngineId::kVllm};
+constexpr std::array kEngines = {EngineId::kReference, EngineId::kVllm,
+                                 EngineId::kSglang, EngineId::kTrtllm};
 
 template <typename Message>
 std::string EnumText(Message value) {
@@ -442,6 +443,10 @@ v1::Engine ToProto(EngineId engine) {
       return v1::ENGINE_REFERENCE;
     case EngineId::kVllm:
       return v1::ENGINE_VLLM;
+    case EngineId::kSglang:
+      return v1::ENGINE_SGLANG;
+    case EngineId::kTrtllm:
+      return v1::ENGINE_TRTLLM;
   }
   return v1::ENGINE_UNSPECIFIED;
 }
@@ -495,6 +500,7 @@ void ToProto(const PlanAdvice& advice, v1::AdviceView view,
   ToProto(advice.launch, message->mutable_launch());
   message->set_basis(ToProto(advice.basis));
   for (const std::string& miss : advice.misses) message->add_misses(miss);
+  message->set_caveat(advice.caveat.data(), advice.caveat.size());
 }
 
 void ToProto(const RuledOut& ruled_out, v1::RuledOut* message) {

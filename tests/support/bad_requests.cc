@@ -242,8 +242,10 @@ std::vector<BadRequest> BadRequests() {
       absl::StatusCode::kInvalidArgument, HasSubstr("limits.max_tpot_seconds"));
 
   bad.Add(
-      "engine not built", [](Request& r) { r.set_engine(v1::ENGINE_SGLANG); },
-      "engine is ENGINE_SGLANG; allowed: ENGINE_REFERENCE, ENGINE_VLLM");
+      "engine of a newer client",
+      [](Request& r) { r.set_engine(static_cast<v1::Engine>(99)); },
+      "engine is 99; allowed: ENGINE_REFERENCE, ENGINE_VLLM, ENGINE_SGLANG, "
+      "ENGINE_TRTLLM");
   bad.Add(
       "view of a newer client",
       [](Request& r) { r.set_view(static_cast<v1::AdviceView>(99)); },

@@ -313,7 +313,8 @@ TEST_F(CommandTest, BadFlagsAreRefusedByNameValueAndWhatIsAllowed) {
   ExpectRefused(with({"--concurrency", "9223372036854775808"}),
                 "--concurrency: \"9223372036854775808\" is no whole number");
   ExpectRefused(with({"--concurrency", "1", "--engine", "tgi"}),
-                "--engine: \"tgi\"; allowed: any, vllm, reference");
+                "--engine: \"tgi\"; allowed: any, vllm, sglang, trtllm, "
+                "reference");
   ExpectRefused(with({"--concurrency", "1", "--phase", "warm"}),
                 "--phase: \"warm\"; allowed: steady, decode, prefill");
   ExpectRefused(with({"--concurrency", "1", "--tpot-ms", "fast"}),

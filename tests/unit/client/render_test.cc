@@ -62,6 +62,40 @@ TEST(RenderRecommendation, LongAndWideModeNamesAreCutByColumns) {
   ExpectGolden("recommend_long_mode.txt", text);
 }
 
+TEST(RenderRecommendation, PlansInDoubtAreMarkedAndTheDoubtToldOnce) {
+  v1::RecommendParallelismResponse answer = SampleAnswer();
+  for (int i : {0, 2}) {
+    answer.mutable_plans(i)->set_caveat("low confidence: verify");
+  }
+  const std::string text = RenderRecommendation(SampleQuestion(), answer,
+                                                Options(PipeStyle(), false));
+  EXPECT_TRUE(absl::StrContains(text, "2xTP1 ? "));
+  EXPECT_TRUE(absl::StrContains(text, "DP2+EP2 ? "));
+  EXPECT_FALSE(absl::StrContains(text, "TP2 ? "));
+  EXPECT_TRUE(
+      absl::StrContains(text, " ? in doubt   vllm: low confidence: verify\n"));
+  EXPECT_EQ(text.find("in doubt"), text.rfind("in doubt"));
+
+  v1::SweepConcurrencyResponse sweep = SampleSweep();
+  sweep.mutable_points(0)->mutable_plans(0)->set_caveat("low confidence");
+  const std::string points =
+      RenderSweep(SampleQuestion(), sweep, Options(PipeStyle(), false));
+  EXPECT_TRUE(absl::StrContains(
+      points, sweep.points(0).plans(0).plan().mode() + " ? "));
+  EXPECT_TRUE(absl::StrContains(points, ": low confidence\n"));
+}
+
+TEST(RenderRecommendation, ReasonsOfSeveralEnginesNameEachPlansOwn) {
+  v1::RecommendParallelismResponse answer = SampleAnswer();
+  answer.mutable_ruled_out(0)->set_engine(v1::ENGINE_SGLANG);
+  answer.mutable_not_answerable(1)->set_engine(v1::ENGINE_TRTLLM);
+  const std::string text = RenderRecommendation(SampleQuestion(), answer,
+                                                Options(PipeStyle(), true));
+  EXPECT_TRUE(absl::StrContains(text, "TP4 on sglang: needs 4 GPUs"));
+  EXPECT_TRUE(absl::StrContains(text, "TP8 on vllm: needs 8 GPUs"));
+  EXPECT_TRUE(absl::StrContains(text, "DP2+EP2:deepep-ht on trtllm"));
+}
+
 TEST(RenderRecommendation, ControlCharactersFromAServerDoNotReachTheTerminal) {
   v1::RecommendParallelismResponse answer = SampleAnswer();
   answer.mutable_model()->set_name("a\x1b]0;title\x07 b");
@@ -287,6 +321,22 @@ TEST(RenderLaunches, ValuesOfVariablesAreQuotedForTheShell) {
   EXPECT_TRUE(absl::StrContains(
       RenderLaunches(answer.plans(), "x"),
       "\nNCCL_SOCKET_IFNAME='^lo; reboot' CUDA_VISIBLE_DEVICES=0 vllm "));
+}
+
+TEST(RenderLaunches, KeepsTheLinesOfAHereDocumentAndTellsDoubts) {
+  v1::RecommendParallelismResponse answer = SampleAnswer();
+  v1::PlanAdvice* first = answer.mutable_plans(0);
+  first->set_caveat("low confidence: verify\x1b");
+  first->mutable_launch()->clear_commands();
+  first->mutable_launch()->add_commands(
+      "serve --config /dev/stdin <<'YAML'\na: 1\x1b\nYAML");
+  EXPECT_EQ(RenderLaunches(answer.plans(), "x"),
+            "# x\n"
+            "# 2xTP1 on vllm, flags as of vLLM 0.11\n"
+            "# low confidence: verify?\n"
+            "NCCL_NVLS_ENABLE=0 serve --config /dev/stdin <<'YAML'\n"
+            "a: 1?\n"
+            "YAML\n");
 }
 
 TEST(RenderLaunches, ReferenceHasNothingToLaunch) {

@@ -128,7 +128,8 @@ TEST(WorkloadNamesTest, EveryNameParsesToItsValue) {
   for (const CostScope scope : {CostScope::kStep, CostScope::kCommunication}) {
     EXPECT_EQ(ParseCostScope(ToString(scope)).value(), scope);
   }
-  for (const EngineId engine : {EngineId::kReference, EngineId::kVllm}) {
+  for (const EngineId engine : {EngineId::kReference, EngineId::kVllm,
+                                EngineId::kSglang, EngineId::kTrtllm}) {
     EXPECT_EQ(ParseEngine(ToString(engine)).value(), engine);
   }
 }
@@ -143,9 +144,9 @@ TEST(WorkloadNamesTest, UnknownNamesAreRefusedWithTheNamesThereAre) {
   EXPECT_EQ(ParseCostScope("all").status(),
             absl::InvalidArgumentError(
                 "cost_scope is 'all'; allowed: step, communication"));
-  EXPECT_EQ(
-      ParseEngine("tgi").status(),
-      absl::InvalidArgumentError("engine is 'tgi'; allowed: reference, vllm"));
+  EXPECT_EQ(ParseEngine("tgi").status(),
+            absl::InvalidArgumentError("engine is 'tgi'; allowed: reference, "
+                                       "vllm, sglang, trtllm"));
 }
 
 }  // namespace

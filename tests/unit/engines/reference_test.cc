@@ -16,7 +16,8 @@ using enum CollectiveOp;
 constexpr EngineId kReference = EngineId::kReference;
 
 TEST(Engines, AreFoundByTheirId) {
-  EXPECT_THAT(AllEngines(), ElementsAre(EngineId::kReference, EngineId::kVllm));
+  EXPECT_THAT(AllEngines(), ElementsAre(EngineId::kReference, EngineId::kVllm,
+                                        EngineId::kSglang, EngineId::kTrtllm));
   for (EngineId id : AllEngines()) {
     EXPECT_EQ(GetEngine(id).id(), id);
     EXPECT_FALSE(GetEngine(id).version().empty());

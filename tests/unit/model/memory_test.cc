@@ -39,6 +39,23 @@ TEST(Memory, AddsUpItsParts) {
   EXPECT_EQ(use.max_concurrency, 37 * kGB / (use.kv_cache_bytes / 16));
 }
 
+TEST(Memory, WithholdsItsShareOfWhatWeightsLeave) {
+  Recipe recipe = MadeUp();
+  recipe.memory.kv_fraction = 0.5;
+  const Workload workload{
+      .concurrency = 16, .input_tokens = 1000, .output_tokens = 1000};
+  const MemoryUse use = ComputeMemory(recipe, {}, workload, 100 * kGB);
+  // 37 GB are left of 90, half of which is for KV.
+  EXPECT_EQ(use.available_bytes, 90 * kGB - 37 * kGB / 2);
+  EXPECT_EQ(use.max_concurrency, 37 * kGB / 2 / (use.kv_cache_bytes / 16));
+  EXPECT_TRUE(use.fits);
+  // Where nothing is left, nothing is withheld.
+  const MemoryUse small = ComputeMemory(recipe, {}, workload, 50 * kGB);
+  EXPECT_EQ(small.available_bytes, 45 * kGB);
+  EXPECT_FALSE(small.fits);
+  EXPECT_EQ(small.max_concurrency, 0);
+}
+
 TEST(Memory, KeepsNoMoreOfAWindowThanThereIs) {
   const Workload workload{.phase = Phase::kDecode, .context_tokens = 100};
   const MemoryUse use = ComputeMemory(MadeUp(), {}, workload, 0);

@@ -256,6 +256,28 @@ TEST(Pricer, MarksTheOtherLaunch) {
   EXPECT_EQ(meant.note, "");
 }
 
+TEST(Pricer, CountsWhatRunsInOneKindOfStepThereAlone) {
+  const auto profile = SyntheticProfile();
+  const ModelShape& kimi = Preset("Kimi-K2.5");
+  const auto terms = [&](Launch launch) {
+    return Explain(*profile, kimi, "DP8+EP8",
+                   {.engine = EngineId::kSglang, .launch = launch});
+  };
+  const ExplainedPrice decoding = terms(Launch::kGraph);
+  const ExplainedPrice prompts = terms(Launch::kEager);
+  const char* const gather = "all_gather feed-forward tokens";
+  const char* const sum = "all_reduce feed-forward tokens";
+  EXPECT_NE(FindTerm(decoding, gather), nullptr);
+  EXPECT_EQ(FindTerm(decoding, sum), nullptr);
+  EXPECT_EQ(FindTerm(prompts, gather), nullptr);
+  EXPECT_NE(FindTerm(prompts, sum), nullptr);
+  for (const ExplainedPrice* price : {&decoding, &prompts}) {
+    EXPECT_NEAR(Sum(price->terms) / price->price.seconds, 1, 1e-9);
+  }
+  // The head sees the rows of all eight ranks.
+  EXPECT_EQ(FindTerm(decoding, "output head")->size, 16);
+}
+
 TEST(Pricer, TakesTheEnginesKernelWithinItsLimitAndNcclBeyond) {
   ProfileData data = SyntheticProfileData({});
   for (int64_t size = 1024; size <= 256 << 20; size *= 4) {

@@ -647,7 +647,8 @@ TEST(Recommend, AsksTheEnginesThatAreNamedOrElseThoseThatServe) {
   };
   EXPECT_THAT(engines_of({EngineId::kReference, EngineId::kVllm}),
               ElementsAre(EngineId::kReference, EngineId::kVllm));
-  EXPECT_THAT(engines_of({}), ElementsAre(EngineId::kVllm));
+  EXPECT_THAT(engines_of({}), ElementsAre(EngineId::kVllm, EngineId::kSglang,
+                                          EngineId::kTrtllm));
 }
 
 }  // namespace
