@@ -11,11 +11,10 @@
 #   4. ./dev test, as root, in a second new Debian
 #
 # usage: tests/fresh.sh [demo|test|all] [LOG]    (default: all build/fresh.log)
-# As root. Packages come from where this machine's apt gets its own.
+# As root.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 
-suite=bookworm
 owner=somebody
 tree=/home/$owner/fabricwise
 part=${1:-all}
@@ -25,56 +24,12 @@ log=${2:-build/fresh.log}
   echo "fresh.sh: demo, test or all, not $part" >&2
   exit 1
 }
-((EUID == 0)) || {
-  echo "fresh.sh: debootstrap and chroot need root" >&2
-  exit 1
-}
-# Mounts and processes of the new Debian end with this script, however it ends.
-if [[ ${FABRICWISE_FRESH_INSIDE:-} != yes ]]; then
-  mkdir -p "$(dirname "$log")"
-  FABRICWISE_FRESH_INSIDE=yes exec unshare --mount --pid --fork --kill-child \
-    "$PWD/tests/$(basename "$0")" "$part" "$log"
-fi
-exec > >(tee "$log") 2>&1
-
-say() { printf '#### %(%F %H:%M:%S)T %s\n' -1 "$*"; }
-
-# Removal never follows a mount, should one be left.
-roots=()
-remove_roots() {
-  local root
-  for root in "${roots[@]}"; do
-    umount -l "$root/proc" "$root/dev/pts" || true
-    rm -rf --one-file-system "$root"
-  done
-}
-trap remove_roots EXIT
-
-# sources: this machine's own sources.list lines for the suite, if any.
-sources() {
-  # shellcheck disable=SC2016 # apt's own variables
-  apt-get indextargets --format '$(SITE) $(RELEASE) $(COMPONENT)' \
-    'Identifier: Packages' | sort -u |
-    while read -r site release component; do
-      [[ $release != "$suite"* ]] || echo "deb $site $release $component"
-    done
-}
+# shellcheck source=tests/fresh_root.sh
+source tests/fresh_root.sh
 
 # make_root: a new Debian with the tree and its data; sets $root.
 make_root() {
-  local mirror lines
-  root=$(mktemp -d /var/tmp/fabricwise-fresh.XXXXXX)
-  roots+=("$root")
-  chmod 755 "$root"
-  lines=$(sources)
-  mirror=$(awk -v suite="$suite" '$3 == suite {print $2; exit}' <<<"$lines")
-  say "debootstrap $suite"
-  debootstrap --variant=minbase "$suite" "$root" ${mirror:+"$mirror"} |
-    grep -vE '^I: (Retrieving|Validating|Extracting|Unpacking|Configuring)'
-  [[ ! $lines ]] || echo "$lines" >"$root/etc/apt/sources.list"
-  apt-config dump | grep -E '^Acquire::https?::Proxy' \
-    >"$root/etc/apt/apt.conf.d/99proxy" || true
-  cp /etc/resolv.conf /etc/hosts "$root/etc/"
+  make_debian "$suite"
   mount -t proc proc "$root/proc"
   mount -t devpts -o newinstance,ptmxmode=0666 devpts "$root/dev/pts"
 
