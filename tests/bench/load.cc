@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Closed-loop load over loopback: so many calls are kept in flight by one
-// client thread, the server is a process of its own. An RPC that does nothing
-// is asked beside the real ones, in turns, so that the ratio says what the
-// answer costs on this machine, whatever else it does.
+// Load over loopback, by one client thread.
+//
+// By itself: so many calls are kept in flight, the server is a process of its
+// own. An RPC that does nothing is asked beside the real ones, in turns, so
+// that the ratio says what the answer costs on this machine, whatever else it
+// does.
+//
+// With --target: a daemon is first asked so for its highest rate, then at a
+// share of that, each call at its own time whether or not those before are
+// answered, and timed from there.
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <sys/wait.h>
@@ -21,6 +27,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fabricwise/v1/advisor.grpc.pb.h"
@@ -47,6 +54,8 @@ struct Settings {
   std::string profile;  // a file; empty: the made-up node
   std::string preset = "Qwen3-30B-A3B";
   bool brief = false;
+  std::string target;  // HOST:PORT of a daemon; empty: our own server
+  double share = 0.5;  // of the highest rate
 };
 
 [[noreturn]] void Die(const std::string& why) {
@@ -146,16 +155,16 @@ struct Result {
 
 class Client {
  public:
-  Client(int port, pid_t server, int in_flight)
+  // `server`: whose CPU time is told; 0: nobody's.
+  Client(const std::string& target, pid_t server, int in_flight)
       : server_(server),
-        stub_(grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
-                                  grpc::InsecureChannelCredentials())),
+        stub_(grpc::CreateChannel(target, grpc::InsecureChannelCredentials())),
         calls_(static_cast<size_t>(in_flight)) {}
 
   // Keeps calls of what `next` gives in flight for `seconds`.
   Result Run(const std::function<std::string()>& next, double seconds) {
     std::vector<double> micros;
-    const double server_before = CpuMicros(server_);
+    const double server_before = ServerCpu();
     const double client_before = CpuMicros(getpid());
     const SteadyClock::time_point start = SteadyClock::now();
     const SteadyClock::time_point end =
@@ -185,14 +194,70 @@ class Client {
     std::sort(micros.begin(), micros.end());
     const auto calls = static_cast<double>(micros.size());
     result.rate = calls / took;
-    result.server_cpu_us = (CpuMicros(server_) - server_before) / calls;
+    result.server_cpu_us = (ServerCpu() - server_before) / calls;
     result.client_cpu_us = (CpuMicros(getpid()) - client_before) / calls;
     result.p50_us = micros[micros.size() / 2];
     result.p99_us = micros[micros.size() * 99 / 100];
     return result;
   }
 
+  // Sends `rate` calls a second for `seconds`, each when it is due, and prints
+  // how long they took from then on. Returns how many failed.
+  size_t RunAtRate(const std::function<std::string()>& next, double rate,
+                   double seconds) {
+    const auto total = static_cast<size_t>(rate * seconds);
+    const SteadyClock::time_point start = SteadyClock::now();
+    const auto due = [&](size_t call) {
+      return start + std::chrono::duration_cast<SteadyClock::duration>(
+                         std::chrono::duration<double>(
+                             static_cast<double>(call) / rate));
+    };
+    std::vector<double> micros;
+    micros.reserve(total);
+    size_t sent = 0, done = 0, failed = 0;
+    while (done < total) {
+      for (; sent < total && due(sent) <= SteadyClock::now(); ++sent) {
+        auto call = std::make_unique<Call>();
+        Call& one = *call.release();  // until its answer is taken
+        Send(one, next());
+        one.start = due(sent);
+      }
+      void* tag = nullptr;
+      bool ok = false;
+      const auto patience = sent < total ? std::chrono::system_clock::now() +
+                                               (due(sent) - SteadyClock::now())
+                                         : std::chrono::system_clock::now() +
+                                               std::chrono::seconds(1);
+      if (queue_.AsyncNext(&tag, &ok, patience) !=
+          grpc::CompletionQueue::GOT_EVENT) {
+        continue;
+      }
+      const std::unique_ptr<Call> call(static_cast<Call*>(tag));
+      ++done;
+      micros.push_back(std::chrono::duration<double, std::micro>(
+                           SteadyClock::now() - call->start)
+                           .count());
+      if (ok && call->status.ok()) continue;
+      constexpr size_t kTold = 5;
+      if (++failed <= kTold) {
+        std::printf("failed: %s\n", call->status.error_message().c_str());
+      }
+    }
+    std::sort(micros.begin(), micros.end());
+    const auto at = [&](size_t of_thousand) {
+      return micros[std::min(micros.size() - 1,
+                             micros.size() * of_thousand / 1000)];
+    };
+    std::printf(
+        "%zu calls at %.0f/s, %zu failed; us: p50 %.0f, p90 %.0f, "
+        "p99 %.0f, p99.9 %.0f, most %.0f\n",
+        total, rate, failed, at(500), at(900), at(990), at(999), micros.back());
+    return failed;
+  }
+
  private:
+  double ServerCpu() const { return server_ == 0 ? 0 : CpuMicros(server_); }
+
   struct Call {
     std::unique_ptr<grpc::ClientContext> context;
     std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader;
@@ -253,8 +318,9 @@ double Median(std::vector<double> values) {
 }
 
 void Measure(const Settings& settings, pid_t server, const Ports& ports) {
-  Client advisor(ports.advisor, server, settings.in_flight);
-  Client empty(ports.empty, server, settings.in_flight);
+  const auto at = [](int port) { return "127.0.0.1:" + std::to_string(port); };
+  Client advisor(at(ports.advisor), server, settings.in_flight);
+  Client empty(at(ports.empty), server, settings.in_flight);
   Questions questions(settings);
   struct Kind {
     const char* name;
@@ -307,6 +373,25 @@ void Measure(const Settings& settings, pid_t server, const Ports& ports) {
   }
 }
 
+int Soak(const Settings& settings) {
+  Client client(settings.target, 0, settings.in_flight);
+  Questions questions(settings);
+  // One of two was asked before.
+  bool again = false;
+  const auto next = [&] {
+    again = !again;
+    return again ? questions.Same() : questions.Another();
+  };
+  constexpr double kProbeSeconds = 5;
+  const double highest = client.Run(next, kProbeSeconds).rate;
+  std::printf("%s, %s: at most %.0f calls/s\n", settings.preset.c_str(),
+              settings.brief ? "basic" : "full", highest);
+  std::fflush(stdout);
+  return client.RunAtRate(next, highest * settings.share, settings.seconds) == 0
+             ? 0
+             : 1;
+}
+
 int Main(int argc, char** argv) {
   Settings settings;
   CLI::App app("Load over loopback, beside an RPC that does nothing");
@@ -317,7 +402,7 @@ int Main(int argc, char** argv) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   app.add_option("--seconds", settings.seconds)
-      ->check(CLI::Range(0.1, 600.0))
+      ->check(CLI::Range(0.1, 86400.0))
       ->capture_default_str();
   app.add_option("--gpus", settings.gpus, "GPUs of the made-up node")
       ->check(CLI::IsMember({1, 2, 4, 8, 16}))
@@ -325,7 +410,12 @@ int Main(int argc, char** argv) {
   app.add_option("--profile", settings.profile, "A profile file instead");
   app.add_option("--model", settings.preset)->capture_default_str();
   app.add_flag("--brief", settings.brief, "Ask for ADVICE_VIEW_BASIC");
+  app.add_option("--target", settings.target, "HOST:PORT of a daemon instead");
+  app.add_option("--share", settings.share, "Of its highest rate")
+      ->check(CLI::Range(0.01, 1.0))
+      ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
+  if (!settings.target.empty()) return Soak(settings);
 
   // Before either side has started a thread.
   int to_server[2], from_server[2];
