@@ -485,19 +485,15 @@ const std::vector<Option>& Options() {
              }
              return values;
            }},
-      {.name = "reference-profile",
-       .placeholder = "FILE",
-       .help = "Export how much slower this node's curves are than those of "
-               "this profile, of another node of the kind. Empty: none.",
-       .set =
-           [](const Values& values, Config& config) {
-             config.reference_profile = values[0];
-             return absl::OkStatus();
-           },
-       .get =
-           [](const Config& config) {
-             return Values{config.reference_profile};
-           }},
+      File("reference-profile",
+           "Export how much slower this node's curves are than those of this "
+           "profile, of another node of the kind. Empty: none.",
+           &Config::reference_profile),
+      File("features-file",
+           "Write what a cluster may choose nodes by into this file, for Node "
+           "Feature Discovery: the fabric, and the mode that each scenario "
+           "should run in. Empty: none.",
+           &Config::features_file),
   };
   return options;
 }

@@ -61,6 +61,7 @@ struct Config {
   double gpu_budget_ratio = 0.003;
   std::vector<Scenario> scenarios;  // names differ; at most kMaxScenarios
   std::string reference_profile;    // profile file to compare with; empty: none
+  std::string features_file;        // for Node Feature Discovery; empty: none
 };
 
 // Where defaults come from.

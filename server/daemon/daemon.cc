@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/descriptor.h"
 #include "server/base/status_macros.h"
+#include "server/daemon/features.h"
 #include "server/daemon/log.h"
 #include "server/daemon/lookout.h"
 #include "server/daemon/measuring.h"
@@ -237,6 +238,16 @@ absl::Status Daemon::Parts::PrepareLookout() {
   };
   options.on_drift = [this] {
     if (measuring != nullptr) measuring->OnDrift();
+  };
+  options.on_look = [path = config.features_file](const Profile& profile,
+                                                  const Outlook& outlook) {
+    if (path.empty()) return;
+    const absl::Status status =
+        ReplaceFile(path, NodeFeatures(profile, outlook));
+    if (!status.ok()) {
+      Log(LogLevel::kError, "features not written",
+          {{"reason", std::string(status.message())}});
+    }
   };
   lookout = std::make_unique<Lookout>(std::move(options), &snapshots);
   return absl::OkStatus();

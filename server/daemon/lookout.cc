@@ -94,6 +94,7 @@ void Lookout::Look() {
   }
   bool anew = false;
   outlook->drifts = LookForDrift(profile, anew);
+  options_.on_look(profile, *outlook);
   {
     std::lock_guard lock(mutex_);
     outlook_ = std::move(outlook);

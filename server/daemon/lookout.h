@@ -35,6 +35,8 @@ class Lookout {
         history;
     // Called on the thread when something drifts that did not before.
     std::function<void()> on_drift;
+    // Called on the thread after every look; may do I/O.
+    std::function<void(const Profile&, const Outlook&)> on_look;
   };
 
   // `snapshots` is borrowed and outlives this.
@@ -43,7 +45,7 @@ class Lookout {
   ~Lookout();
 
   void Start();
-  // Afterwards `history` and `on_drift` are not called any more.
+  // Afterwards none of the options' functions is called any more.
   void Stop();
 
   // Takes over what to answer, and looks anew. A scenario of a name that was

@@ -19,8 +19,9 @@
 namespace fabricwise {
 namespace {
 
-// Names become values of labels, of Kubernetes' as well.
-constexpr size_t kMostNameBytes = 63;
+// Names become values of labels, and in Kubernetes a part of labels' names: 63
+// bytes with "fabricwise.engine." in front.
+constexpr size_t kMostNameBytes = 45;
 
 absl::Status CheckName(absl::string_view name) {
   bool good = !name.empty() && name.size() <= kMostNameBytes &&

@@ -12,7 +12,7 @@
 namespace fabricwise {
 
 struct Scenario {
-  std::string name;   // of letters, digits, '.', '_', '-'; at most 63
+  std::string name;   // of letters, digits, '.', '_', '-'; at most 45
   std::string model;  // a preset's
   Question question;
 };

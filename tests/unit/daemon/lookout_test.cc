@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/daemon/lookout.h"
 
+#include <string>
+
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/daemon/features.h"
 #include "tests/support/sample_profile.h"
 
 namespace fabricwise {
 namespace {
 
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 // Collectives that take `factor` as long as the sample's.
@@ -38,6 +43,9 @@ class LookoutTest : public testing::Test {
       return history_;
     };
     options.on_drift = [this] { ++drifts_; };
+    options.on_look = [this](const Profile& profile, const Outlook& outlook) {
+      features_ = NodeFeatures(profile, outlook);
+    };
     return options;
   }
 
@@ -59,8 +67,18 @@ class LookoutTest : public testing::Test {
   absl::StatusOr<std::vector<Measurement>> history_ =
       std::vector<Measurement>();
   int drifts_ = 0;
+  std::string features_;
   SnapshotHolder snapshots_;
 };
+
+TEST_F(LookoutTest, EachLookIsTold) {
+  Lookout lookout(Options(), &snapshots_);
+  Run(1);
+  lookout.Look();
+  EXPECT_THAT(features_, HasSubstr("fabricwise.engine.chat=reference\n"));
+  // Not answerable: no line.
+  EXPECT_THAT(features_, Not(HasSubstr("huge")));
+}
 
 TEST_F(LookoutTest, WithoutAProfileThereIsNoOutlook) {
   Lookout lookout(Options(), &snapshots_);

@@ -46,7 +46,7 @@ TEST(Scenario, SaysWhatIsOff) {
   for (const auto& [text, message] : {
            std::pair("no colon", "a scenario is 'no colon'; allowed: NAME: "),
            std::pair("-a: model=Qwen3-8B concurrency=1",
-                     "a scenario's name is '-a'; allowed: 1 to 63 letters"),
+                     "a scenario's name is '-a'; allowed: 1 to 45 letters"),
            std::pair("a b: model=Qwen3-8B concurrency=1", "'a b'"),
            std::pair(": model=Qwen3-8B concurrency=1", "a scenario's name"),
            std::pair("a: concurrency=1", "scenario a has no model="),
