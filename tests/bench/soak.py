@@ -74,7 +74,7 @@ def main():
       while not over.wait(SWAP_SECONDS):
         turn += 1
         if turn % 2:
-          command, kind = ["measure", "--key", "launch/"], "measured"
+          command, kind = ["measure", "--full"], "measured"
         else:
           path = PROFILES[turn // 2 % len(PROFILES)]
           command, kind = ["profile", "import", path, "--allow-other-node"], "imported"
@@ -88,7 +88,7 @@ def main():
     for thread in threads:
       thread.start()
     under = subprocess.run(
-        [load, "--target", target, "--model", "gpt-oss-120b",
+        [load, "--target", target, "--model", "Llama-3.1-8B",
          "--seconds", seconds], text=True, capture_output=True)
     over.set()
     for thread in threads:
