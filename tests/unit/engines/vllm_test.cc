@@ -509,6 +509,28 @@ TEST(Vllm, CommunicatesAlikeWithAndWithoutExpertParallelismOfOneRank) {
   }
 }
 
+// What a GPU sends for each token of the step in one MoE layer and the
+// attention before it, by rings.
+double KilobytesSent(const std::string& mode) {
+  const Recipe recipe = RecipeOf(kVllm, Preset("Kimi-K2.5"), mode);
+  double bytes = 0;
+  for (const CollectiveUse& use : recipe.collectives) {
+    if (use.count < 60) continue;  // not of every MoE layer
+    const double n = use.group_size;
+    for (const CollectiveStep& step : use.steps) {
+      const bool both = step.op == CollectiveOp::kAllReduce;
+      bytes += (both ? 2 : 1) * (n - 1) / n * step.bytes_per_token;
+    }
+  }
+  return bytes / 1000;
+}
+
+TEST(Vllm, HalvesTheBytesOfALayerByAttentionDataParallelism) {
+  EXPECT_NEAR(KilobytesSent("TP8"), 50.2, 0.05);
+  EXPECT_NEAR(KilobytesSent("TP8+EP8"), 50.2, 0.05);
+  EXPECT_NEAR(KilobytesSent("DP8+EP8"), 25.1, 0.1);
+}
+
 TEST(Vllm, DispatchesByDeepEpWhatASequenceParallelRankHolds) {
   const ModelShape& kimi = Preset("Kimi-K2.5");
   const Recipe recipe = RecipeOf(kVllm, kimi, "DP2xTP4+EP8:deepep-ll");
