@@ -380,8 +380,12 @@ Price PromptAttentionOperation::Evaluate(const Argument& argument) const {
   return price;
 }
 
-std::string PromptAttentionOperation::Source(const Argument&) const {
-  return profile_.attention().empty() ? "gemm/bf16" : "attention";
+std::string PromptAttentionOperation::Source(const Argument& argument) const {
+  const bool measured =
+      profile_.attention()
+          .At(TableKey(use_, 1, argument.size, argument.context))
+          .has_value();
+  return measured ? "attention" : "gemm/bf16";
 }
 
 std::vector<std::string> PromptAttentionOperation::Missing(
@@ -416,17 +420,22 @@ constexpr std::array kPassedOver = {CollectiveImpl::kTwoShot,
 }  // namespace
 
 CollectiveOperation::CollectiveOperation(const Profile& profile,
-                                         CollectiveOp op, int group_size,
+                                         CollectiveOp op, const GpuGroup& group,
+                                         int at_once,
                                          const CollectivePaths& paths)
-    : op_(op), group_size_(group_size), paths_(paths) {
+    : op_(op), group_(group), at_once_(at_once), paths_(paths) {
   const auto find = [&](CollectiveImpl implementation) {
     for (Launch launch : kLaunches) {
-      const Curve*& curve = CurveOf(implementation, launch);
-      if (curve != nullptr) continue;
-      curve = profile.FindCurve({.op = op,
-                                 .group = {.size = group_size},
-                                 .implementation = implementation,
-                                 .launch = launch});
+      Curves& curves = CurvesOf(implementation, launch);
+      if (curves[0] != nullptr || curves[1] != nullptr) continue;
+      CurveKey key{.op = op,
+                   .group = group,
+                   .implementation = implementation,
+                   .launch = launch};
+      curves[1] = profile.FindKeyedCurve(key);
+      if (at_once == 1) continue;
+      key.concurrent_groups = at_once;
+      curves[0] = profile.FindKeyedCurve(key);
     }
   };
   for (const CollectivePath& path : paths_) {
@@ -437,14 +446,17 @@ CollectiveOperation::CollectiveOperation(const Profile& profile,
   }
 }
 
-bool CollectiveOperation::Is(CollectiveOp op, int group_size,
-                             const CollectivePaths& paths) const {
-  return op_ == op && group_size_ == group_size && paths_ == paths;
+bool CollectiveOperation::Is(CollectiveOp op, const GpuGroup& group,
+                             int at_once, const CollectivePaths& paths) const {
+  return op_ == op && group_ == group && at_once_ == at_once && paths_ == paths;
 }
 
 bool CollectiveOperation::Measured() const {
-  return std::any_of(curves_.begin(), curves_.end(), [](const auto& curves) {
-    return curves[0] != nullptr || curves[1] != nullptr;
+  return std::any_of(curves_.begin(), curves_.end(), [](const auto& launches) {
+    return std::any_of(launches.begin(), launches.end(),
+                       [](const Curves& curves) {
+                         return curves[0] != nullptr || curves[1] != nullptr;
+                       });
   });
 }
 
@@ -460,17 +472,17 @@ CollectiveOperation::Choice CollectiveOperation::Read(
   const Launch other =
       argument.launch == Launch::kGraph ? Launch::kEager : Launch::kGraph;
   for (Launch launch : {argument.launch, other}) {
-    const Curve* curve = CurveOf(implementation, launch);
-    if (curve == nullptr) continue;
-    std::optional<Estimate> at = curve->At(argument.size);
-    if (!at.has_value()) continue;
-    const bool meant = launch == argument.launch || !note.empty();
-    return {.estimate = std::move(at),
-            .implementation = implementation,
-            .launch = launch,
-            .note = meant ? note : kOtherLaunch};
+    for (const Profile::KeyedCurve* curve : CurvesOf(implementation, launch)) {
+      if (curve == nullptr) continue;
+      std::optional<Estimate> at = curve->second.At(argument.size);
+      if (!at.has_value()) continue;
+      const bool meant = launch == argument.launch || !note.empty();
+      return {.estimate = std::move(at),
+              .curve = curve,
+              .note = meant ? note : kOtherLaunch};
+    }
   }
-  return {.implementation = implementation, .launch = argument.launch};
+  return {};
 }
 
 CollectiveOperation::Choice CollectiveOperation::Choose(
@@ -502,9 +514,7 @@ CollectiveOperation::Choice CollectiveOperation::Choose(
     choice = Read(other.implementation, argument, kOtherPath);
     if (choice.estimate.has_value()) return choice;
   }
-  // The last path is what a node can always measure.
-  return {.implementation = paths_.back().implementation,
-          .launch = argument.launch};
+  return {};
 }
 
 Price CollectiveOperation::Evaluate(const Argument& argument) const {
@@ -512,26 +522,24 @@ Price CollectiveOperation::Evaluate(const Argument& argument) const {
   if (!choice.estimate.has_value()) return {};
   Price price = ToPrice(*choice.estimate, choice.note);
   price.upper_bound = choice.upper_bound;
+  price.groups = choice.curve->first.concurrent_groups;
   return price;
 }
 
 std::string CollectiveOperation::Source(const Argument& argument) const {
   const Choice choice = Choose(argument);
-  return ToString(CurveKey{.op = op_,
-                           .group = {.size = group_size_},
-                           .implementation = choice.implementation,
-                           .launch = choice.launch});
+  return choice.curve == nullptr ? "" : ToString(choice.curve->first);
 }
 
 std::vector<std::string> CollectiveOperation::Missing(
     const Argument& argument) const {
-  const Choice choice = Choose(argument);
-  return {ToString(
-      MeasurementKey(CollectiveKey{.op = op_,
-                                   .group = {.size = group_size_},
-                                   .implementation = choice.implementation,
-                                   .launch = choice.launch,
-                                   .size_bytes = CeilSize(argument.size)}))};
+  // The last path is what a node can always measure.
+  return {ToString(MeasurementKey(
+      CollectiveKey{.op = op_,
+                    .group = {.size = group_.size},
+                    .implementation = paths_.back().implementation,
+                    .launch = argument.launch,
+                    .size_bytes = CeilSize(argument.size)}))};
 }
 
 ExchangeOperation::ExchangeOperation(const Profile& profile,

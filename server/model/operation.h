@@ -27,6 +27,8 @@ struct Price {
   Standing standing = Standing::kMeasured;
   bool upper_bound = false;  // how much less it takes is not known
   absl::string_view note;    // a literal; empty: none
+  // Of a collective: how many groups were busy at once when it was measured.
+  int groups = 0;
 };
 
 // What one occurrence is asked for: bytes of a message or of memory, or tokens
@@ -164,12 +166,16 @@ class PromptAttentionOperation final : public Operation {
   mutable std::array<std::optional<GemmTable::Prepared>, 2> products_;
 };
 
-// One collective on a group; argument: bytes as its curve counts them.
+// One collective on a group, while `at_once` of its kind are busy; argument:
+// bytes as its curve counts them. A curve of the very members comes before one
+// of any, and one of as many groups before one of a single group.
 class CollectiveOperation final : public Operation {
  public:
-  CollectiveOperation(const Profile& profile, CollectiveOp op, int group_size,
+  CollectiveOperation(const Profile& profile, CollectiveOp op,
+                      const GpuGroup& group, int at_once,
                       const CollectivePaths& paths);
-  bool Is(CollectiveOp op, int group_size, const CollectivePaths& paths) const;
+  bool Is(CollectiveOp op, const GpuGroup& group, int at_once,
+          const CollectivePaths& paths) const;
   // Whether any curve could price it.
   bool Measured() const;
   std::string Source(const Argument& argument) const override;
@@ -178,8 +184,7 @@ class CollectiveOperation final : public Operation {
  private:
   struct Choice {
     std::optional<Estimate> estimate;
-    CollectiveImpl implementation = CollectiveImpl::kNccl;
-    Launch launch = Launch::kGraph;
+    const Profile::KeyedCurve* curve = nullptr;
     absl::string_view note;
     bool upper_bound = false;
   };
@@ -187,23 +192,26 @@ class CollectiveOperation final : public Operation {
   Choice Choose(const Argument& argument) const;
   Choice Read(CollectiveImpl implementation, const Argument& argument,
               absl::string_view note) const;
-  const Curve*& CurveOf(CollectiveImpl implementation, Launch launch) {
-    return curves_[static_cast<size_t>(implementation)]
-                  [static_cast<size_t>(launch)];
-  }
-  const Curve* CurveOf(CollectiveImpl implementation, Launch launch) const {
-    return curves_[static_cast<size_t>(implementation)]
-                  [static_cast<size_t>(launch)];
-  }
   size_t Wanted(double bytes) const;
 
   CollectiveOp op_;
-  int group_size_;
+  GpuGroup group_;
+  int at_once_;
   CollectivePaths paths_;
-  // By implementation, then by launch; null: not measured, or not asked for.
+  // Of one implementation and launch: with as many groups at once, then of one
+  // alone; null: not measured, or not asked for.
+  using Curves = std::array<const Profile::KeyedCurve*, 2>;
+  Curves& CurvesOf(CollectiveImpl implementation, Launch launch) {
+    return curves_[static_cast<size_t>(implementation)]
+                  [static_cast<size_t>(launch)];
+  }
+  const Curves& CurvesOf(CollectiveImpl implementation, Launch launch) const {
+    return curves_[static_cast<size_t>(implementation)]
+                  [static_cast<size_t>(launch)];
+  }
   static constexpr size_t kImplementations =
       static_cast<size_t>(CollectiveImpl::kTrtllm) + 1;
-  std::array<std::array<const Curve*, 2>, kImplementations> curves_ = {};
+  std::array<std::array<Curves, 2>, kImplementations> curves_ = {};
 };
 
 // Dispatch and combine by a library; argument: tokens of a rank.

@@ -12,6 +12,9 @@
 namespace fabricwise {
 namespace {
 
+constexpr absl::string_view kMeasuredAlone =
+    "measured with no other group busy at once";
+
 double Tokens(const StepLoad& load, TokenBasis basis) {
   switch (basis) {
     case TokenBasis::kRank:
@@ -108,6 +111,7 @@ struct Item {
   double count = 0;
   Section section = Section::kLayers;
   bool communication = false;
+  int groups = 1;  // of a replica that do it at once
   absl::string_view note;
   bool upper_bound = false;  // beside what its price is
   std::optional<Launch> only;
@@ -289,9 +293,26 @@ struct Pricer::State {
     }
   }
 
-  void BindCollective(const CollectiveUse& use, Bound& bound) {
+  void BindCollective(const CollectiveUse& use, const Plan& plan,
+                      const Site& site, Bound& bound) {
+    const bool across = use.section == Section::kBoundary &&
+                        use.steps.front().op == CollectiveOp::kSendRecv;
+    const int replica_gpus = plan.pipeline * plan.stage_gpus();
+    // All GPUs are in such a group; all but one stage's have a successor.
+    const int groups = across ? replica_gpus - plan.stage_gpus()
+                              : std::max(1, replica_gpus / use.group_size);
+    const int at_once =
+        profile.MeasuresContention() ? groups * site.replicas : 1;
+    GpuGroup group{.size = use.group_size};
+    if (across) {
+      group.members = site.neighbours;
+    } else if (use.group_size == plan.stage_gpus()) {
+      group.members = site.stage;
+    } else if (use.group_size == plan.attention_tp) {
+      group.members = site.tensor_group;
+    }
     const auto operation = [&](CollectiveOp op) {
-      return Intern(collectives, op, use.group_size, use.paths);
+      return Intern(collectives, op, group, at_once, use.paths);
     };
     const auto add = [&](const CollectiveStep& step, absl::string_view note) {
       bound.items.push_back({.operation = operation(step.op),
@@ -302,6 +323,7 @@ struct Pricer::State {
                              .count = use.count,
                              .section = use.section,
                              .communication = true,
+                             .groups = groups,
                              .note = note,
                              .upper_bound = use.upper_bound,
                              .only = use.only});
@@ -325,7 +347,8 @@ Pricer::Pricer(const Profile& profile, CostScope scope, double routing_skew)
 
 Pricer::~Pricer() = default;
 
-std::shared_ptr<const Pricer::Bound> Pricer::Bind(const Recipe& recipe) {
+std::shared_ptr<const Pricer::Bound> Pricer::Bind(const Recipe& recipe,
+                                                  const Site& site) {
   State& state = *state_;
   auto bound = std::make_shared<Bound>();
   constexpr size_t kUsualItems = 24;
@@ -333,7 +356,7 @@ std::shared_ptr<const Pricer::Bound> Pricer::Bind(const Recipe& recipe) {
   bound->pipeline = recipe.plan.pipeline;
   bound->num_layers = recipe.num_layers;
   for (const CollectiveUse& use : recipe.collectives) {
-    state.BindCollective(use, *bound);
+    state.BindCollective(use, recipe.plan, site, *bound);
   }
   for (const ExchangeUse& use : recipe.exchanges) {
     bound->items.push_back({.operation = state.Intern(state.exchanges, use),
@@ -488,7 +511,7 @@ StepPrice Pricer::Price(const Bound& bound, const StepLoad& load,
 }
 
 ExplainedPrice Pricer::Explain(const Bound& bound, const StepLoad& load,
-                               Launch launch) {
+                               Launch launch, int replicas) {
   ExplainedPrice result{.price = Price(bound, load, launch)};
   SectionTimes times;
   for (const Item& item : bound.items) {
@@ -519,6 +542,11 @@ ExplainedPrice Pricer::Explain(const Bound& bound, const StepLoad& load,
     const fabricwise::Price& price = item.operation->At(argument);
     const double count = item.count * multiplicity.Of(item.section);
     if (price.seconds * count == 0) continue;
+    absl::string_view note = item.note.empty() ? price.note : item.note;
+    if (note.empty() && price.groups > 0 &&
+        item.groups * replicas > price.groups) {
+      note = kMeasuredAlone;
+    }
     result.terms.push_back(
         {.name = std::string(item.name),
          .seconds = price.seconds * count,
@@ -528,7 +556,7 @@ ExplainedPrice Pricer::Explain(const Bound& bound, const StepLoad& load,
          .size = argument.size,
          .relative_sigma = price.relative_sigma,
          .upper_bound = price.upper_bound || item.upper_bound,
-         .note = std::string(item.note.empty() ? price.note : item.note),
+         .note = std::string(note),
          .communication = item.communication});
   }
   if (bound.host_seconds > 0) {

@@ -39,6 +39,16 @@ struct ExplainedPrice {
   std::vector<std::string> missing;  // measurements, canonical, no duplicates
 };
 
+// Where a recipe runs, for curves that were measured on named GPUs or with
+// several groups busy at once.
+struct Site {
+  int replicas = 1;
+  // The GPUs of the tensor-parallel group, the stage, and the two neighbours in
+  // a pipeline whose links are the poorest, as GpuGroup names them; empty: not
+  // known, or not measured by name.
+  std::string tensor_group, stage, neighbours;
+};
+
 // Prices any number of recipes over one profile. What several recipes or loads
 // have in common is looked up once. Not thread-safe; made for one question.
 class Pricer {
@@ -51,12 +61,14 @@ class Pricer {
 
   // A recipe bound to its curves. Borrows from the pricer and the recipe.
   class Bound;
-  std::shared_ptr<const Bound> Bind(const Recipe& recipe);
+  std::shared_ptr<const Bound> Bind(const Recipe& recipe,
+                                    const Site& site = {});
 
   // `launch`: how the step's collectives are launched.
   StepPrice Price(const Bound& bound, const StepLoad& load, Launch launch);
+  // `replicas`: what terms say of groups that are busy at once.
   ExplainedPrice Explain(const Bound& bound, const StepLoad& load,
-                         Launch launch);
+                         Launch launch, int replicas = 1);
 
  private:
   struct State;

@@ -2,6 +2,7 @@
 #include "server/profile/profile.h"
 
 #include <algorithm>
+#include <set>
 #include <type_traits>
 #include <utility>
 
@@ -85,15 +86,16 @@ absl::StatusOr<std::map<Key, Curve>> CurvesOf(
 }
 
 template <typename Key>
-const Curve* Find(const std::map<Key, Curve>& curves, const Key& key) {
+const std::pair<const Key, Curve>* Find(const std::map<Key, Curve>& curves,
+                                        const Key& key) {
   if (const auto found = curves.find(key); found != curves.end()) {
-    return &found->second;
+    return &*found;
   }
   if (key.group.members.empty()) return nullptr;
   Key any = key;
   any.group.members.clear();
   const auto found = curves.find(any);
-  return found == curves.end() ? nullptr : &found->second;
+  return found == curves.end() ? nullptr : &*found;
 }
 
 }  // namespace
@@ -145,6 +147,13 @@ absl::StatusOr<std::shared_ptr<const Profile>> Profile::Build(
   }
 
   ASSIGN_OR_RETURN(profile->curves_, CurvesOf(std::move(curves)));
+  // The map is in order of sizes within each operation only.
+  std::set<int> named;
+  for (const auto& [key, curve] : profile->curves_) {
+    if (!key.group.members.empty()) named.insert(key.group.size);
+    profile->measures_contention_ |= key.concurrent_groups > 1;
+  }
+  profile->named_sizes_.assign(named.begin(), named.end());
   ASSIGN_OR_RETURN(profile->exchanges_, CurvesOf(std::move(exchanges)));
   ASSIGN_OR_RETURN(auto memory_curves, CurvesOf(std::move(memory)));
   for (auto& [op, curve] : memory_curves) {
@@ -162,7 +171,16 @@ absl::StatusOr<std::shared_ptr<const Profile>> Profile::Build(
 }
 
 const Curve* Profile::FindCurve(const CurveKey& key) const {
+  const KeyedCurve* found = Find(curves_, key);
+  return found == nullptr ? nullptr : &found->second;
+}
+
+const Profile::KeyedCurve* Profile::FindKeyedCurve(const CurveKey& key) const {
   return Find(curves_, key);
+}
+
+bool Profile::NamesGroupsOf(int size) const {
+  return std::binary_search(named_sizes_.begin(), named_sizes_.end(), size);
 }
 
 const Curve* Profile::FindPair(int i, int j) const {
@@ -177,7 +195,8 @@ const Curve* Profile::FindPair(int i, int j) const {
 }
 
 const Curve* Profile::FindExchange(const ExchangeCurveKey& key) const {
-  return Find(exchanges_, key);
+  const auto* found = Find(exchanges_, key);
+  return found == nullptr ? nullptr : &found->second;
 }
 
 const Curve* Profile::memory_read() const {

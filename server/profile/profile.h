@@ -81,6 +81,13 @@ class Profile {
   // The curve of exactly `key`; for a key whose group names members, else the
   // one of any group of that size. Null: not measured.
   const Curve* FindCurve(const CurveKey& key) const;
+  // The same with the key that it was found by.
+  using KeyedCurve = std::map<CurveKey, Curve>::value_type;
+  const KeyedCurve* FindKeyedCurve(const CurveKey& key) const;
+  // Whether groups of `size` were measured by their members, and whether any
+  // were measured while others were busy.
+  bool NamesGroupsOf(int size) const;
+  bool MeasuresContention() const { return measures_contention_; }
   const Curve* FindExchange(const ExchangeCurveKey& key) const;
   // By the fingerprint and by what messages between named pairs take.
   const Topology& topology() const { return topology_; }
@@ -106,6 +113,8 @@ class Profile {
   std::string fingerprint_id_;
   absl::Time oldest_;
   std::map<CurveKey, Curve> curves_;
+  std::vector<int> named_sizes_;  // ascending
+  bool measures_contention_ = false;
   std::map<ExchangeCurveKey, Curve> exchanges_;
   Topology topology_;
   GemmTable gemm_;

@@ -55,6 +55,7 @@ int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 struct Replica {
   const Engine* engine;
   absl::Span<const int> gpus;
+  int at_once;  // such replicas, where that makes a difference
   Recipe recipe;
   std::shared_ptr<const Pricer::Bound> bound;
   std::vector<std::pair<int64_t, SteadyPrice>> prices;  // by its sequences
@@ -317,16 +318,18 @@ class Advisor {
 
   Replica& FindReplica(const Engine& engine, Plan plan,
                        absl::Span<const int> gpus) {
+    const int at_once = profile_.MeasuresContention() ? plan.replicas : 1;
     plan.replicas = 1;
     for (Replica& replica : replicas_) {
       if (replica.engine == &engine && replica.recipe.plan == plan &&
-          replica.gpus == gpus) {
+          replica.gpus == gpus && replica.at_once == at_once) {
         return replica;
       }
     }
     Replica& replica = replicas_.emplace_back(Replica{
         .engine = &engine,
         .gpus = gpus,
+        .at_once = at_once,
         .recipe =
             engine.MakeRecipe(model_, plan, profile_.fingerprint(), gpus)});
     Recipe& recipe = replica.recipe;
@@ -334,7 +337,9 @@ class Advisor {
       recipe.host_seconds = question_.host_seconds_per_step;
     }
     if (question_.workload.extra_all_reduces > 0) AddAllReduces(recipe);
-    replica.bound = pricer_.Bind(recipe);
+    Site site = SiteOf(plan, gpus, profile_);
+    site.replicas = at_once;
+    replica.bound = pricer_.Bind(recipe, site);
     constexpr size_t kUsualPrices = 24;
     replica.prices.reserve(kUsualPrices);
     return replica;
@@ -404,7 +409,10 @@ class Advisor {
                           const Workload& workload) {
     const Pricer::Bound& bound = *candidate.replica->bound;
     std::vector<Term> terms =
-        pricer_.Explain(bound, Load(candidate, workload), StepLaunch()).terms;
+        pricer_
+            .Explain(bound, Load(candidate, workload), StepLaunch(),
+                     candidate.plan.replicas)
+            .terms;
     const double seconds = Price(candidate, workload).prompts_seconds;
     if (seconds <= 0) return terms;
     const SteadyState state = Steady(candidate, workload);

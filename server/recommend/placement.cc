@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/numeric/int128.h"
+#include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 
 namespace fabricwise {
@@ -207,6 +210,64 @@ Placement Place(const Plan& plan, const Topology& topology) {
       });
   std::rotate(replicas.begin(), poorest, poorest + 1);
   return placement;
+}
+
+namespace {
+
+// The worst link first, then the fewer of all.
+std::pair<int, int> Poverty(absl::Span<const int> gpus,
+                            const Topology& topology) {
+  std::pair<int, int> poverty{0, 0};
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      const int kind = topology.Kind(gpus[i], gpus[j]);
+      poverty.first = std::max(poverty.first, kind);
+      poverty.second += kind;
+    }
+  }
+  return poverty;
+}
+
+// The name of the poorest of `groups`; empty: there is none.
+std::string PoorestOf(const std::vector<std::vector<int>>& groups,
+                      const Topology& topology) {
+  if (groups.empty()) return "";
+  std::vector<int> poorest = *std::max_element(
+      groups.begin(), groups.end(), [&](const auto& a, const auto& b) {
+        return Poverty(a, topology) < Poverty(b, topology);
+      });
+  std::sort(poorest.begin(), poorest.end());
+  return absl::StrJoin(poorest, ",");
+}
+
+}  // namespace
+
+Site SiteOf(const Plan& plan, absl::Span<const int> gpus,
+            const Profile& profile) {
+  Site site{.replicas = plan.replicas};
+  // Where links are alike the curves of any group have more points.
+  if (profile.topology().kind_count() == 1) return site;
+  const auto stage = static_cast<size_t>(plan.stage_gpus());
+  // Consecutive groups of `size`.
+  const auto name = [&](int size) {
+    std::vector<std::vector<int>> groups;
+    if (size < 2 || !profile.NamesGroupsOf(size)) return std::string();
+    for (size_t i = 0; i < gpus.size(); i += static_cast<size_t>(size)) {
+      const auto group = gpus.subspan(i, static_cast<size_t>(size));
+      groups.emplace_back(group.begin(), group.end());
+    }
+    return PoorestOf(groups, profile.topology());
+  };
+  site.tensor_group = name(plan.attention_tp);
+  site.stage = name(plan.stage_gpus());
+  if (profile.NamesGroupsOf(2)) {
+    std::vector<std::vector<int>> pairs;
+    for (size_t i = stage; i < gpus.size(); ++i) {
+      pairs.push_back({gpus[i - stage], gpus[i]});
+    }
+    site.neighbours = PoorestOf(pairs, profile.topology());
+  }
+  return site;
 }
 
 const Placement& Placer::At(const Plan& plan) {

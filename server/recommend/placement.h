@@ -6,9 +6,11 @@
 #include <deque>
 #include <utility>
 
+#include "absl/types/span.h"
 #include "server/domain/placement.h"
 #include "server/domain/plan.h"
-#include "server/profile/topology.h"
+#include "server/model/pricer.h"
+#include "server/profile/profile.h"
 
 namespace fabricwise {
 
@@ -33,6 +35,11 @@ Placement Place(const Plan& plan, const Topology& topology);
 inline constexpr int kMostPlacedGpus = 16;
 // A GPU tried in a place; about 0.4 us each.
 inline constexpr int kMostPlacementSteps = 4000;
+
+// What the curves of a replica of `plan` on `gpus` (Placement) are looked up
+// by: groups whose size was measured by name, on a node whose links differ.
+Site SiteOf(const Plan& plan, absl::Span<const int> gpus,
+            const Profile& profile);
 
 // Place for the plans of one question, remembered: those that differ only in
 // what their experts do share one. Borrows `topology`.

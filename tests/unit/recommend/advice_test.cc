@@ -381,6 +381,49 @@ TEST(Recommend, IsNotSureWhereALimitIsMetOrMissedByAHair) {
               sure, 1e-6);
 }
 
+TEST(Recommend, ChargesReplicasForTheFabricThatTheyShare) {
+  const auto tp4 = [](const Profile& profile, int replicas) {
+    Question question = Asked(16 * replicas);
+    question.engines = {EngineId::kReference};
+    question.gpus.count = 4 * replicas;
+    question.max_plans = kMaxPlans;
+    const Advice advice = Ask("Llama-3.1-70B", question, profile);
+    return *std::find_if(
+        advice.plans.begin(), advice.plans.end(), [](const PlanAdvice& plan) {
+          return plan.plan.attention_tp == 4 && plan.plan.pipeline == 1;
+        });
+  };
+  const auto all_reduce = [](const PlanAdvice& plan) {
+    return *std::find_if(
+        plan.terms.begin(), plan.terms.end(),
+        [](const Term& term) { return term.name == "all_reduce attention"; });
+  };
+  const auto alone = SyntheticProfile();
+  EXPECT_EQ(tp4(*alone, 2).mode, "2xTP4");
+  EXPECT_EQ(tp4(*alone, 2).tpot_seconds, tp4(*alone, 1).tpot_seconds);
+  EXPECT_EQ(all_reduce(tp4(*alone, 1)).note, "");
+  EXPECT_THAT(all_reduce(tp4(*alone, 2)).note,
+              HasSubstr("no other group busy"));
+
+  ProfileData data = SyntheticProfileData({});
+  for (int64_t size = 1024; size <= 4 << 20; size *= 4) {
+    Measurement& both = data.measurements.emplace_back();
+    both.key = CollectiveKey{.op = CollectiveOp::kAllReduce,
+                             .group = {.size = 4},
+                             .concurrent_groups = 2,
+                             .size_bytes = size};
+    both.statistics.median_seconds =
+        40e-6 + 4 * static_cast<double>(size) / 300e9;
+  }
+  const auto contended = BuildOrDie(std::move(data));
+  EXPECT_EQ(tp4(*contended, 1).tpot_seconds, tp4(*alone, 1).tpot_seconds);
+  EXPECT_GT(tp4(*contended, 2).tpot_seconds,
+            1.05 * tp4(*contended, 1).tpot_seconds);
+  EXPECT_EQ(all_reduce(tp4(*contended, 2)).source,
+            "all_reduce/n4/nccl/graph/x2");
+  EXPECT_EQ(all_reduce(tp4(*contended, 2)).note, "");
+}
+
 TEST(Recommend, StartsAPlanOnTheGpusOfAnIsland) {
   // Even GPUs on one NVLink switch, odd ones on another.
   ProfileData data = SyntheticProfileData({});

@@ -12,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/random_model.h"
+#include "tests/support/synthetic_profile.h"
 
 namespace fabricwise {
 namespace {
@@ -228,6 +229,46 @@ TEST(Place, FindsTheBestOfAllPlacementsOfSixGpusOnAnyLinks) {
     EXPECT_EQ(std::set<int>(placed.begin(), placed.end()).size(),
               static_cast<size_t>(plan.gpus()));
   }
+}
+
+// Eight GPUs on two switches, with messages between two of them measured.
+ProfileData WithAPair() {
+  ProfileData data = SyntheticProfileData({});
+  for (size_t i = 0; i < 8; ++i) {
+    for (size_t j = 0; j < 8; ++j) {
+      data.fingerprint.nvlinks[i][j] =
+          Switches(static_cast<int>(i), static_cast<int>(j));
+    }
+  }
+  Measurement& pair = data.measurements.emplace_back();
+  pair.key = CollectiveKey{.op = CollectiveOp::kSendRecv,
+                           .group = {.size = 2, .members = "0,1"},
+                           .size_bytes = 4096};
+  pair.statistics.median_seconds = 10e-6;
+  return data;
+}
+
+TEST(SiteOf, NamesThePoorestGroupsOfMeasuredSizes) {
+  const auto profile = BuildOrDie(WithAPair());
+  const Plan plan{.pipeline = 2, .attention_tp = 2};
+  const Site site = SiteOf(plan, {0, 2, 4, 1}, *profile);
+  EXPECT_EQ(site.tensor_group, "1,4");  // 0 and 2 are on one switch
+  EXPECT_EQ(site.stage, "1,4");
+  EXPECT_EQ(site.neighbours, "1,2");  // 0 and 4 are on one switch
+  EXPECT_EQ(SiteOf({.attention_tp = 4}, {0, 2, 4, 6}, *profile).tensor_group,
+            "");
+}
+
+TEST(SiteOf, NamesNoGroupWhereNoneWasMeasuredOrLinksAreAlike) {
+  const Plan plan{.attention_tp = 2};
+  ProfileData data = WithAPair();
+  data.measurements.pop_back();
+  EXPECT_EQ(SiteOf(plan, {0, 1}, *BuildOrDie(std::move(data))).tensor_group,
+            "");
+  data = WithAPair();
+  data.fingerprint.nvlinks.clear();
+  EXPECT_EQ(SiteOf(plan, {0, 1}, *BuildOrDie(std::move(data))).tensor_group,
+            "");
 }
 
 TEST(Placer, SharesThePlacementOfPlansThatDifferInExpertsOnly) {
