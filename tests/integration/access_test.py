@@ -13,6 +13,7 @@ import re
 import shutil
 import signal
 import socket
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -393,7 +394,9 @@ class AccessTest(unittest.TestCase):
 
   # The service manager.
 
-  def test_service_manager_is_told(self):
+  def start_managed(self):
+    """Under a service manager; gives a function for its next message of a kind,
+    before which there is none but that all is well."""
     inbox = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     self.addCleanup(inbox.close)
     inbox.settimeout(PATIENCE_SECONDS)
@@ -403,13 +406,16 @@ class AccessTest(unittest.TestCase):
                     "WATCHDOG_USEC": "200000"})
 
     def told(kind):
-      """The next message of this kind; between others it is well."""
       while True:
         message = inbox.recv(4096).decode()
         if message.startswith(f"{kind}=1\n"):
           return message
         self.assertTrue(message.startswith("WATCHDOG=1\n"), message)
 
+    return told
+
+  def test_service_manager_is_told(self):
+    told = self.start_managed()
     self.assertEqual(told("READY"), "READY=1\nSTATUS=advising from h200x2-p2p")
     for _ in range(3):
       self.assertEqual(told("WATCHDOG"),
@@ -421,6 +427,23 @@ class AccessTest(unittest.TestCase):
     self.daemon.signal(signal.SIGTERM)
     told("STOPPING")
     self.assertEqual(self.daemon.wait(), 0)
+
+  def test_watchdog_hears_nothing_while_calls_are_stuck(self):
+    told = self.start_managed()
+    told("READY")
+    with contextlib.closing(sqlite3.connect(self.folder / "d.db")) as other:
+      # The store waits for this lock, and the thread for long calls with it.
+      other.execute("BEGIN IMMEDIATE")
+      with grpc.insecure_channel(f"unix:{self.socket}") as channel:
+        stuck = channel.unary_unary(f"/{PROFILER}/ImportProfile", raw,
+                                    raw).future(
+                                        field(1, OTHER_PROFILE.read_bytes()))
+        self.assertEqual(self.daemon.wait_for("no sign of life")["part"],
+                         "calls")
+        other.rollback()
+        self.assertIn(b"h200x2-shm", stuck.result(PATIENCE_SECONDS))
+    while "h200x2-shm" not in told("WATCHDOG"):
+      pass
 
 
 if __name__ == "__main__":
