@@ -868,6 +868,43 @@ TEST_F(RpcServerTest, OldConnectionsTakeNoFurtherCallsAndKeepTheirStreams) {
   EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
 }
 
+TEST_F(RpcServerTest, ConnectionsThatPingTooOftenAreClosed) {
+  Start();
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  const auto eager =
+      grpc::CreateCustomChannel(absl::StrCat("127.0.0.1:", server_->ports()[0]),
+                                grpc::InsecureChannelCredentials(), arguments);
+  ASSERT_TRUE(
+      eager->WaitForConnected(std::chrono::system_clock::now() + kPatience));
+  EXPECT_TRUE(eager->WaitForStateChange(
+      GRPC_CHANNEL_READY, std::chrono::system_clock::now() + kPatience));
+}
+
+TEST_F(RpcServerTest, CallsBeyondAConnectionsStreamsWait) {
+  snapshots_.Set(SampleProfile("node"));
+  options_.max_concurrent_streams = 1;
+  Start();
+  v1::WatchRecommendationRequest watch;
+  *watch.mutable_question() = GoodRequest();
+  const auto watching = Context();
+  const auto stream = advisor_->WatchRecommendation(watching.get(), watch);
+  v1::WatchRecommendationResponse message;
+  ASSERT_TRUE(stream->Read(&message));
+  grpc::ClientContext impatient;
+  impatient.set_deadline(std::chrono::system_clock::now() +
+                         std::chrono::milliseconds(50));
+  v1::GetStatusResponse status;
+  EXPECT_EQ(profiler_->GetStatus(&impatient, {}, &status).error_code(),
+            grpc::StatusCode::DEADLINE_EXCEEDED);
+  watching->TryCancel();
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  EXPECT_TRUE(profiler_->GetStatus(Context().get(), {}, &status).ok());
+}
+
 TEST_F(RpcServerTest, RespondsUnlessItsThreadsAreStuck) {
   Start();
   EXPECT_TRUE(server_->Responds(absl::Minutes(1)));
