@@ -17,9 +17,12 @@ constexpr int kFragment = 16;  // weight rows of one matrix operation
 constexpr int kPadding = kChunkElements;
 
 // kWeights weight rows times kTokens token rows a block; kStages buffers;
-// kWarpsAcross warps share the weight rows and divide the tokens.
-template <int kWeights_, int kTokens_, int kStages_, int kWarpsAcross_>
+// kWarpsAcross warps share the weight rows and divide the tokens. kGroup: by
+// products of the whole warp group, where the chip has them.
+template <int kWeights_, int kTokens_, int kStages_, int kWarpsAcross_,
+          bool kGroup_ = false>
 struct Shape {
+  static constexpr bool kGroup = kGroup_;
   static constexpr int kWeights = kWeights_, kTokens = kTokens_,
                        kStages = kStages_, kWarpsAcross = kWarpsAcross_;
   static constexpr int kStageBytes = (kWeights + kTokens) * kRowBytes;
@@ -28,15 +31,79 @@ struct Shape {
   static constexpr int kDown = kWeights / kWarpsDown / kFragment;
   static constexpr int kAcross = kTokens / kWarpsAcross / 8;
   static_assert(kDown >= 1 && kAcross >= 1);
+  static_assert(!kGroup || (kAcross == 16 && kWarpsAcross == 1));
+  // Sixteen weight rows: the i-th of the warps at `down`.
+  __device__ static int Fragment(int down, int i) {
+    return kGroup ? i * kWarpsDown + down : down * kDown + i;
+  }
 };
 
 __device__ float Silu(float x) { return x / (1.0f + __expf(-x)); }
+
+// Adds a stage's products to the sums: begins them, by the whole warp group.
+template <typename S>
+__device__ void MultiplyByGroup(float (&sum)[S::kDown][S::kAcross][4],
+                                uint32_t weight_base, uint32_t token_base) {
+  constexpr uint32_t kPartBytes = 16 * sizeof(__nv_bfloat16);
+  constexpr uint32_t kGroupBytes = S::kWarpsDown * kFragment * kRowBytes;
+  BeginGroupProducts();
+#pragma unroll
+  for (int part = 0; part < kStageK / 16; ++part) {
+    const uint64_t b = GroupOperand(token_base + part * kPartBytes);
+#pragma unroll
+    for (int i = 0; i < S::kDown; ++i) {
+      MultiplyGroup(
+          sum[i],
+          GroupOperand(weight_base + i * kGroupBytes + part * kPartBytes), b);
+    }
+  }
+  CommitGroupProducts();
+}
+
+// The same, done, by every warp on its own.
+template <typename S>
+__device__ void MultiplyByWarp(float (&sum)[S::kDown][S::kAcross][4],
+                               uint32_t weight_base, uint32_t token_base) {
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const int down = warp % S::kWarpsDown;
+  const int first = warp / S::kWarpsDown * S::kAcross * 8;
+#pragma unroll
+  for (int part = 0; part < kStageK / 16; ++part) {
+    uint32_t a[S::kDown][4];
+#pragma unroll
+    for (int i = 0; i < S::kDown; ++i) {
+      const int row = S::Fragment(down, i) * kFragment + lane % 16;
+      LoadFour(a[i],
+               weight_base + Swizzled<kRowChunks>(row, part * 2 + lane / 16));
+    }
+    if constexpr (S::kAcross == 1) {
+      uint32_t b[2];
+      LoadTwo(b, token_base + Swizzled<kRowChunks>(first + lane % 8,
+                                                   part * 2 + lane / 8 % 2));
+#pragma unroll
+      for (int i = 0; i < S::kDown; ++i) Multiply(sum[i][0], a[i], b[0], b[1]);
+    } else {
+#pragma unroll
+      for (int j = 0; j < S::kAcross; j += 2) {
+        uint32_t b[4];
+        const int row = first + j * 8 + lane % 8 + lane / 16 * 8;
+        LoadFour(
+            b, token_base + Swizzled<kRowChunks>(row, part * 2 + lane / 8 % 2));
+#pragma unroll
+        for (int i = 0; i < S::kDown; ++i) {
+          Multiply(sum[i][j], a[i], b[0], b[1]);
+          Multiply(sum[i][j + 1], a[i], b[2], b[3]);
+        }
+      }
+    }
+  }
+}
 
 // Gated, a fragment's sixteen weight rows are eight of the gate and, below, the
 // eight others of the same columns: both meet in one thread.
 template <typename S, bool kGated>
 __global__ void __launch_bounds__(kThreads) Grouped(GroupedProduct product) {
-  extern __shared__ __align__(128) char shared[];
+  extern __shared__ __align__(1024) char shared[];
   constexpr int kColumns = kGated ? S::kWeights / 2 : S::kWeights;
   const ExpertTile tile = product.tiles[blockIdx.x];
   const int64_t k = product.k;
@@ -93,48 +160,24 @@ __global__ void __launch_bounds__(kThreads) Grouped(GroupedProduct product) {
   int stage = 0;
   for (int step = 0; step < steps; ++step) {
     AwaitCopies<S::kStages - 2>();
+    if constexpr (S::kGroup) ShowCopies();
     __syncthreads();
+    const uint32_t weight_base =
+        base + static_cast<uint32_t>(stage * S::kStageBytes);
+    const uint32_t token_base = weight_base + S::kWeights * kRowBytes;
+    if constexpr (S::kGroup && kHasGroupProduct) {
+      MultiplyByGroup<S>(sum, weight_base, token_base);
+    }
     const int ahead = step + S::kStages - 1;
     // The buffer read in the step before, which all have left.
     if (ahead < steps) {
       copy_stage(stage == 0 ? S::kStages - 1 : stage - 1, ahead);
     }
     CommitCopies();
-
-    const uint32_t weight_base =
-        base + static_cast<uint32_t>(stage * S::kStageBytes);
-    const uint32_t token_base = weight_base + S::kWeights * kRowBytes;
-#pragma unroll
-    for (int part = 0; part < kStageK / 16; ++part) {
-      uint32_t a[S::kDown][4];
-#pragma unroll
-      for (int i = 0; i < S::kDown; ++i) {
-        const int row = (down * S::kDown + i) * kFragment + lane % 16;
-        LoadFour(a[i],
-                 weight_base + Swizzled<kRowChunks>(row, part * 2 + lane / 16));
-      }
-      const int first = across * S::kAcross * 8;
-      if constexpr (S::kAcross == 1) {
-        uint32_t b[2];
-        LoadTwo(b, token_base + Swizzled<kRowChunks>(first + lane % 8,
-                                                     part * 2 + lane / 8 % 2));
-#pragma unroll
-        for (int i = 0; i < S::kDown; ++i)
-          Multiply(sum[i][0], a[i], b[0], b[1]);
-      } else {
-#pragma unroll
-        for (int j = 0; j < S::kAcross; j += 2) {
-          uint32_t b[4];
-          const int row = first + j * 8 + lane % 8 + lane / 16 * 8;
-          LoadFour(b, token_base +
-                          Swizzled<kRowChunks>(row, part * 2 + lane / 8 % 2));
-#pragma unroll
-          for (int i = 0; i < S::kDown; ++i) {
-            Multiply(sum[i][j], a[i], b[0], b[1]);
-            Multiply(sum[i][j + 1], a[i], b[2], b[3]);
-          }
-        }
-      }
+    if constexpr (S::kGroup && kHasGroupProduct) {
+      AwaitGroupProducts();
+    } else {
+      MultiplyByWarp<S>(sum, weight_base, token_base);
     }
     stage = stage + 1 == S::kStages ? 0 : stage + 1;
   }
@@ -146,7 +189,7 @@ __global__ void __launch_bounds__(kThreads) Grouped(GroupedProduct product) {
   constexpr int kStagedRow = kColumns + kPadding;
 #pragma unroll
   for (int i = 0; i < S::kDown; ++i) {
-    const int fragment = down * S::kDown + i;
+    const int fragment = S::Fragment(down, i);
 #pragma unroll
     for (int j = 0; j < S::kAcross; ++j) {
       const int token = (across * S::kAcross + j) * 8 + lane % 4 * 2;
@@ -187,6 +230,7 @@ using Variant1 = Shape<64, 16, 6, 1>;
 using Variant2 = Shape<64, 32, 5, 1>;
 using Variant3 = Shape<128, 64, 4, 1>;
 using Variant4 = Shape<128, 128, 3, 2>;
+using Variant5 = Shape<128, 128, 3, 1, true>;
 
 template <typename S, bool kGated>
 cudaError_t LaunchShape(const GroupedProduct& product, cudaStream_t stream) {
@@ -224,8 +268,10 @@ TileShape GroupedTile(int variant, bool gated) {
       return TileOf<Variant2>(gated);
     case 3:
       return TileOf<Variant3>(gated);
-    default:
+    case 4:
       return TileOf<Variant4>(gated);
+    default:
+      return TileOf<Variant5>(gated);
   }
 }
 
@@ -246,6 +292,8 @@ cudaError_t LaunchGroupedProduct(const GroupedProduct& product, int variant,
       return LaunchVariant<Variant3>(product, stream);
     case 4:
       return LaunchVariant<Variant4>(product, stream);
+    case 5:
+      return LaunchVariant<Variant5>(product, stream);
     default:
       return cudaErrorInvalidValue;
   }

@@ -32,7 +32,7 @@ struct GroupedProduct {
 
 // The kernels that there are: which is fastest depends on the rows an expert
 // has and on how many tiles there are.
-inline constexpr int kGroupedVariants = 5;
+inline constexpr int kGroupedVariants = 6;
 
 struct TileShape {
   int rows = 0;
