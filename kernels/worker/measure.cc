@@ -90,10 +90,9 @@ class Run {
   }
 
   bool Intruded() {
-    // Our own contexts join as measurements begin; a process too many for
-    // those is somebody's job.
-    const int own = static_cast<int>(node_.devices().size());
-    intruded_ = intruded_ || Processes() > processes_ + own;
+    // The first count has our own contexts, which the node's streams made: one
+    // process more is somebody's job.
+    intruded_ = intruded_ || Processes() > processes_;
     last_look_ = absl::Now();
     return intruded_;
   }
