@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -79,6 +80,16 @@ constexpr Column kColumns[] = {
      },
      [](Measurement& m, double v) {
        m.experts.experts_hit = static_cast<int64_t>(v);
+     },
+     true},
+    // Beyond the group's start_time, as which it is kept while writing.
+    {"start_after_nanoseconds", 0,
+     [](const Measurement& m) {
+       return static_cast<double>(
+           absl::ToInt64Nanoseconds(m.start_time - absl::UnixEpoch()));
+     },
+     [](Measurement& m, double v) {
+       m.start_time += absl::Nanoseconds(static_cast<int64_t>(v));
      },
      true},
 };
@@ -191,7 +202,7 @@ std::string Text(const Fingerprint& fingerprint) {
   return members.Join(",\n  ");
 }
 
-// Everything that the points of one group share.
+// Everything that the points of one group share, beside the time.
 std::vector<std::string> SharedFields(const Measurement& measurement,
                                       const std::string& pattern) {
   const Statistics& statistics = measurement.statistics;
@@ -199,15 +210,33 @@ std::vector<std::string> SharedFields(const Measurement& measurement,
           measurement.source,
           std::string(ToString(measurement.origin)),
           measurement.fingerprint_id,
-          TimeText(measurement.start_time),
           std::string(ToString(statistics.stop_reason)),
           statistics.verified ? "true" : "",
           statistics.discard_reason};
 }
 
-std::string GroupText(const std::vector<const Measurement*>& group,
+// Whether `time` is whole nanoseconds from `first`, and so few that those of a
+// group are exact.
+bool Near(absl::Time time, absl::Time first) {
+  constexpr absl::Duration kMost = absl::Nanoseconds(kMaxKeySize / 2);
+  const absl::Duration after = time - first;
+  return absl::AbsDuration(after) <= kMost &&
+         absl::Nanoseconds(absl::ToInt64Nanoseconds(after)) == after;
+}
+
+std::string GroupText(std::vector<Measurement> group,
                       const std::string& pattern) {
-  const Measurement& first = *group.front();
+  const absl::Time start =
+      std::min_element(group.begin(), group.end(),
+                       [](const Measurement& a, const Measurement& b) {
+                         return a.start_time < b.start_time;
+                       })
+          ->start_time;
+  for (Measurement& measurement : group) {
+    measurement.start_time =
+        absl::UnixEpoch() + (measurement.start_time - start);
+  }
+  const Measurement& first = group.front();
   Members members;
   members.Add("key", Quote(pattern));
   members.AddText("source", first.source);
@@ -215,8 +244,8 @@ std::string GroupText(const std::vector<const Measurement*>& group,
     members.AddText("origin", ToString(first.origin));
   }
   members.AddText("fingerprint_id", first.fingerprint_id);
-  if (first.start_time != absl::UnixEpoch()) {
-    members.AddText("start_time", TimeText(first.start_time));
+  if (start != absl::UnixEpoch()) {
+    members.AddText("start_time", TimeText(start));
   }
   if (first.statistics.stop_reason != StopReason::kUnknown) {
     members.AddText("stop_reason", ToString(first.statistics.stop_reason));
@@ -227,18 +256,18 @@ std::string GroupText(const std::vector<const Measurement*>& group,
   std::vector<std::string> names = {"\"*\""};
   std::vector<const Column*> columns;
   for (const Column& column : kColumns) {
-    if (std::any_of(group.begin(), group.end(), [&](const Measurement* m) {
-          return Recorded(column, *m);
+    if (std::any_of(group.begin(), group.end(), [&](const Measurement& m) {
+          return Recorded(column, m);
         })) {
       names.push_back(Quote(column.name));
       columns.push_back(&column);
     }
   }
   std::vector<std::string> points;
-  for (const Measurement* measurement : group) {
-    std::string point = absl::StrCat(SplitSweptSize(measurement->key).size);
+  for (const Measurement& measurement : group) {
+    std::string point = absl::StrCat(SplitSweptSize(measurement.key).size);
     for (const Column* column : columns) {
-      absl::StrAppend(&point, ", ", CellText(*column, *measurement));
+      absl::StrAppend(&point, ", ", CellText(*column, measurement));
     }
     points.push_back(absl::StrCat("[", point, "]"));
   }
@@ -248,25 +277,46 @@ std::string GroupText(const std::vector<const Measurement*>& group,
   return members.Join(", ");
 }
 
+// Curve by curve, both in the order in which they come: a node is measured row
+// by row of its tables, and would have a group a point.
+std::vector<const Measurement*> ByCurve(
+    const std::vector<Measurement>& measurements) {
+  absl::flat_hash_map<std::string, size_t> place;
+  std::vector<std::vector<const Measurement*>> curves;
+  for (const Measurement& measurement : measurements) {
+    const auto [entry, inserted] = place.try_emplace(
+        SplitSweptSize(measurement.key).pattern, curves.size());
+    if (inserted) curves.emplace_back();
+    curves[entry->second].push_back(&measurement);
+  }
+  std::vector<const Measurement*> ordered;
+  for (const auto& curve : curves) {
+    ordered.insert(ordered.end(), curve.begin(), curve.end());
+  }
+  return ordered;
+}
+
 std::string GroupsText(const std::vector<Measurement>& measurements) {
   std::vector<std::string> groups;
-  std::vector<const Measurement*> group;
+  std::vector<Measurement> group;
   std::vector<std::string> shared;
   std::string pattern;
   const auto close = [&] {
-    if (!group.empty()) groups.push_back(GroupText(group, pattern));
+    if (!group.empty()) groups.push_back(GroupText(std::move(group), pattern));
     group.clear();
   };
-  for (const Measurement& measurement : measurements) {
+  for (const Measurement* each : ByCurve(measurements)) {
+    const Measurement& measurement = *each;
     std::string its_pattern = SplitSweptSize(measurement.key).pattern;
     std::vector<std::string> its_shared =
         SharedFields(measurement, its_pattern);
-    if (its_shared != shared) {
+    if (its_shared != shared ||
+        !Near(measurement.start_time, group.front().start_time)) {
       close();
       shared = std::move(its_shared);
       pattern = std::move(its_pattern);
     }
-    group.push_back(&measurement);
+    group.push_back(measurement);
   }
   close();
   return absl::StrCat("[\n ", absl::StrJoin(groups, ",\n "), "]");
@@ -451,6 +501,9 @@ absl::Status ReadPoint(const JsonPlace& place, const std::string& pattern,
       if (!(value >= 0)) return cell.Refuse("0 or more");
     }
     columns[i]->set(*measurement, value);
+  }
+  if (measurement->start_time >= EndOfTimes()) {
+    return place.Refuse("a time before the year 10000");
   }
   return place.Annotate(Validate(*measurement));
 }

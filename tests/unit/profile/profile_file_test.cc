@@ -44,6 +44,7 @@ ProfileData Full() {
          .start_time = absl::FromUnixMillis(1'790'000'000'001)});
   }
   data.measurements[1].statistics.iqr_seconds = 0;
+  data.measurements[1].start_time += absl::Nanoseconds(20'000'001);
   data.measurements.push_back({.key = LaunchKey{},
                                .statistics = {.median_seconds = 1e-6,
                                               .iqr_seconds = 1e-9,
@@ -112,19 +113,64 @@ TEST(ProfileFile, PutsOnePointALine) {
       HasSubstr("{\"key\": \"all_reduce/n2/nccl/graph/*B\", \"source\": \"a\", "
                 "\"start_time\": \"2026-09-21T14:13:20.001+00:00\", "
                 "\"columns\": [\"*\", \"median_seconds\", \"iqr_seconds\", "
-                "\"samples\"], \"points\": [\n"
-                "  [512, 0.00017066666666666665, null, 100000],\n"
-                "  [1024, 0.0003413333333333333, 0, 100000]]},\n"));
+                "\"samples\", \"start_after_nanoseconds\"], \"points\": [\n"
+                "  [512, 0.00017066666666666665, null, 100000, null],\n"
+                "  [1024, 0.0003413333333333333, 0, 100000, 20000001]]},\n"));
+}
+
+TEST(ProfileFile, TimesThatAreNoWholeNanosecondsApartReadBack) {
+  ProfileData data = Full();
+  data.measurements[1].start_time =
+      data.measurements[0].start_time - absl::Nanoseconds(1) / 4;
+  const auto back = ReadProfile("p.json", WriteProfile(data));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->measurements, data.measurements);
+}
+
+TEST(ProfileFile, APointMayBeginBeforeTheOnesAboveIt) {
+  ProfileData data = Full();
+  data.measurements[1].start_time =
+      data.measurements[0].start_time - absl::Seconds(7);
+  const auto back = ReadProfile("p.json", WriteProfile(data));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->measurements, data.measurements);
+}
+
+TEST(ProfileFile, PutsTheCurvesTogetherOfATableMeasuredRowByRow) {
+  ProfileData data{.name = "table"};
+  for (const int64_t m : {1, 16, 64}) {
+    for (const int64_t n : {512, 1024}) {
+      data.measurements.push_back({.key = GemmKey{.m = m, .n = n, .k = 256},
+                                   .statistics = {.median_seconds = 1e-6}});
+    }
+  }
+  const std::string text = WriteProfile(data);
+  EXPECT_THAT(text, HasSubstr("[1, 1e-06],\n  [16, 1e-06],\n  [64, 1e-06]]"));
+  const auto back = ReadProfile("p.json", text);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_THAT(back->measurements,
+              testing::UnorderedElementsAreArray(data.measurements));
+  EXPECT_EQ(WriteProfile(*back), text);
+}
+
+TEST(ProfileFile, OfTheFirstVersionIsRead) {
+  ProfileData data = Full();
+  data.measurements[1].start_time = data.measurements[0].start_time;
+  const auto back = ReadProfile(
+      "p.json", absl::StrReplaceAll(WriteProfile(data),
+                                    {{"\"version\": 2", "\"version\": 1"}}));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->measurements, data.measurements);
 }
 
 TEST(ProfileFile, OfANewerVersionIsRefusedWithAClearWord) {
   const std::string text = absl::StrReplaceAll(
-      WriteProfile(Full()), {{"\"version\": 1", "\"version\": 2"}});
+      WriteProfile(Full()), {{"\"version\": 2", "\"version\": 3"}});
   const absl::Status status = ReadProfile("p.json", text).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(std::string(status.message()),
-            "p.json: version: the file is of version 2; this program reads up "
-            "to 1: update it, or export the profile with an older one");
+            "p.json: version: the file is of version 3; this program reads up "
+            "to 2: update it, or export the profile with an older one");
 }
 
 TEST(ProfileFile, ThatIsOffIsRefusedByItsPlace) {
@@ -132,11 +178,11 @@ TEST(ProfileFile, ThatIsOffIsRefusedByItsPlace) {
       {"fabricwise.profile", "other",
        "format is \"other\"; allowed: fabricwise"},
       {"\"format\"", "\"kind\"", "the file lacks 'format'"},
-      {"\"version\": 1", "\"version\": 0", "version is 0"},
-      {"\"version\": 1", "\"version\": \"1\"", "version is \"1\""},
-      {"\"version\": 1", "\"version\": 99999999999999999999",
+      {"\"version\": 2", "\"version\": 0", "version is 0"},
+      {"\"version\": 2", "\"version\": \"1\"", "version is \"1\""},
+      {"\"version\": 2", "\"version\": 99999999999999999999",
        "version is 1e+20"},
-      {"\"version\": 1", "\"version\": 18446744073709551615",
+      {"\"version\": 2", "\"version\": 18446744073709551615",
        "version is 18446744073709551615"},
       {"\"notes\"", "\"note\"", "the file has the unknown field 'note'"},
       {"\"uuid\"", "\"id\"", "fingerprint.gpus[0] has the unknown field 'id'"},
@@ -151,6 +197,8 @@ TEST(ProfileFile, ThatIsOffIsRefusedByItsPlace) {
        "peer_access[1] is [0]; allowed: 2"},
       {"[[1, 0], [0, 1]]", "[[1, 0], [0, 2]]", "peer_access[1][1] is 2"},
       {"[[1, 0], [0, 1]]", "7", "peer_access is 7; allowed: an array"},
+      {"2026-09-21T14:13:20.001", "9999-12-31T23:59:59.999",
+       "allowed: a time before the year 10000"},
       {"2026-09-21T14:13:20.001", "yesterday", "start_time is \"yesterday"},
       {"2026-09-21T14:13:20.001", "1969-09-21T14:13:20", "from 1970 to 9999"},
       {"\"origin\": \"reference\"", "\"origin\": \"guess\"",
@@ -162,12 +210,13 @@ TEST(ProfileFile, ThatIsOffIsRefusedByItsPlace) {
       {"graph/*B", "graph/B", "measurements[0].points[0][0] is 512"},
       {"graph/*B", "*/*B", "measurements[0].key is"},
       {"graph/*B", "grap/*B", "measurements[0].points[0]: measurement key"},
-      {"[\"*\", \"median_seconds\", \"iqr_seconds\", \"samples\"]",
-       "[\"*\", \"samples\"]", "measurements[0].columns is"},
-      {"[\"*\", \"median_seconds\", \"iqr_seconds\", \"samples\"]",
-       "[\"*\", \"median_seconds\", \"samples\", \"samples\"]", "each at most"},
-      {"[\"*\", \"median_seconds\", \"iqr_seconds\", \"samples\"]",
-       "[\"*\", \"median_seconds\", \"mood\", \"samples\"]", "columns is"},
+      {"[\"*\", \"median_seconds\", \"iqr_seconds\", \"samples\", ",
+       "[\"*\", \"samples\", ", "measurements[0].columns is"},
+      {"[\"*\", \"median_seconds\", \"iqr_seconds\", \"samples\", ",
+       "[\"*\", \"median_seconds\", \"samples\", \"samples\", ",
+       "each at most"},
+      {"[\"*\", \"median_seconds\", \"iqr_seconds\", \"samples\", ",
+       "[\"*\", \"median_seconds\", \"mood\", \"samples\", ", "columns is"},
       {"[512, ", "[", "measurements[0].points[0] is"},
       {"[512, ", "[-512, ", "points[0][0] is -512"},
       {"[512, ", "[0, ", "size_bytes is 0"},
