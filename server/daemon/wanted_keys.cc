@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/daemon/wanted_keys.h"
 
+#include <algorithm>
 #include <set>
-#include <tuple>
+#include <string>
+#include <utility>
 
 #include "server/engines/engine.h"
 #include "server/profile/topology.h"
@@ -29,12 +31,66 @@ bool IsMeasured(NumberFormat format) {
   return false;
 }
 
+// Decode: batches, and contexts short and long.
+constexpr int64_t kBatches[] = {1, 8, 32, 128};
+constexpr int64_t kContexts[] = {1024, 8192};
+
+// Collects keys until there are enough, none twice.
+class Wanted {
+ public:
+  void Add(const GemmUse& use) {
+    if (!IsMeasured(use.format.number)) return;
+    for (const int64_t rows : kRows) {
+      Add(GemmKey{
+          .format = use.format.number, .m = rows, .n = use.n, .k = use.k});
+    }
+  }
+  void Add(const ExpertsUse& use) {
+    if (use.format.number != NumberFormat::kBf16) return;
+    for (const int64_t tokens : kRows) {
+      Add(ExpertsKey{.format = use.format,
+                     .hidden_size = use.hidden_size,
+                     .intermediate_size = use.intermediate_size,
+                     .num_experts = use.num_experts,
+                     .experts_per_token = use.experts_per_token,
+                     .moe_tp = use.moe_tp,
+                     .expert_parallel = use.expert_parallel,
+                     .tokens = tokens});
+    }
+  }
+  void Add(const AttentionUse& use) {
+    if (use.kv_format != NumberFormat::kBf16) return;
+    for (const int64_t batch : kBatches) {
+      for (const int64_t context : kContexts) {
+        Add(AttentionKey{.latent = use.latent,
+                         .batch = batch,
+                         .context_tokens = use.window > 0
+                                               ? std::min(use.window, context)
+                                               : context,
+                         .q_heads = use.q_heads,
+                         .kv_heads = use.kv_heads,
+                         .head_dim = use.head_dim});
+      }
+    }
+  }
+
+  bool full() const { return keys_.size() == kMostWantedKeys; }
+  std::vector<MeasurementKey> Take() { return std::move(keys_); }
+
+ private:
+  void Add(const MeasurementKey& key) {
+    if (!full() && seen_.insert(ToString(key)).second) keys_.push_back(key);
+  }
+
+  std::vector<MeasurementKey> keys_;
+  std::set<std::string> seen_;
+};
+
 }  // namespace
 
 std::vector<MeasurementKey> WantedKeys(const std::vector<ModelShape>& models,
                                        const Fingerprint& node) {
-  std::vector<MeasurementKey> keys;
-  std::set<std::tuple<NumberFormat, int64_t, int64_t>> seen;
+  Wanted wanted;
   const int gpus = static_cast<int>(node.gpus.size());
   // By what the node says of its links: products are of one shape on any.
   const Topology topology =
@@ -45,27 +101,18 @@ std::vector<MeasurementKey> WantedKeys(const std::vector<ModelShape>& models,
       const Engine& engine = GetEngine(id);
       for (const int count : GpuCounts(gpus)) {
         for (const Plan& plan : EnumeratePlans(model, engine, count)) {
+          if (wanted.full()) return wanted.Take();
           const std::vector<int>& on = placer.At(plan).replicas.front();
           if (engine.Refusal(model, plan, node, on)) continue;
-          for (const GemmUse& use :
-               engine.MakeRecipe(model, plan, node, on).gemms) {
-            if (!IsMeasured(use.format.number) ||
-                !seen.emplace(use.format.number, use.n, use.k).second) {
-              continue;
-            }
-            for (const int64_t rows : kRows) {
-              if (keys.size() == kMostWantedKeys) return keys;
-              keys.emplace_back(GemmKey{.format = use.format.number,
-                                        .m = rows,
-                                        .n = use.n,
-                                        .k = use.k});
-            }
-          }
+          const Recipe recipe = engine.MakeRecipe(model, plan, node, on);
+          for (const ExpertsUse& use : recipe.experts) wanted.Add(use);
+          for (const AttentionUse& use : recipe.attention) wanted.Add(use);
+          for (const GemmUse& use : recipe.gemms) wanted.Add(use);
         }
       }
     }
   }
-  return keys;
+  return wanted.Take();
 }
 
 }  // namespace fabricwise

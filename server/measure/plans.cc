@@ -35,6 +35,39 @@ constexpr int64_t kFullWidths[] = {512, 1024, 2048, 4096, 7168, 8192, 16384};
 constexpr int64_t kQuickRows[] = {1, 16, 64, 256, 1024, 4096};
 constexpr int64_t kFullRows[] = {1,   4,    16,   64,   128, 256,
                                  512, 1024, 2048, 4096, 8192};
+// Routed experts from many small to few large ones, as today's models have:
+// hidden and intermediate width, experts, experts of a token.
+struct ExpertsShape {
+  int64_t hidden, intermediate, experts, per_token;
+};
+constexpr ExpertsShape kQuickExperts[] = {
+    {2048, 768, 128, 8}, {7168, 2048, 256, 8}, {4096, 14336, 8, 2}};
+constexpr ExpertsShape kFullExperts[] = {{2048, 768, 128, 8},
+                                         {2880, 2880, 128, 4},
+                                         {4096, 1536, 128, 8},
+                                         {7168, 2048, 256, 8},
+                                         {4096, 14336, 8, 2}};
+constexpr int64_t kQuickTokens[] = {1, 16, 256, 4096};
+constexpr int64_t kFullTokens[] = {1, 4, 16, 64, 256, 1024, 4096};
+// Kernels copy eight bf16 at a time.
+constexpr int64_t kWidthUnit = 8;
+
+// Decode attention: query heads, KV heads, width of a head.
+struct HeadsShape {
+  bool latent;
+  int64_t q_heads, kv_heads, head_dim;
+};
+constexpr HeadsShape kQuickHeads[] = {{false, 32, 8, 128}, {true, 16, 1, 576}};
+constexpr HeadsShape kFullHeads[] = {{false, 32, 8, 128}, {false, 64, 8, 64},
+                                     {false, 16, 1, 128}, {false, 8, 8, 128},
+                                     {true, 16, 1, 576},  {true, 128, 1, 576}};
+// A fourfold step in what is read reaches everything between.
+constexpr int64_t kBatches[] = {1, 4, 16, 64, 256};
+constexpr int64_t kQuickContexts[] = {2048};
+constexpr int64_t kFullContexts[] = {512, 2048, 8192, 32768};
+// More than this fills a GPU's memory and takes long to fill.
+constexpr int64_t kMostKvTokens = int64_t{1} << 20;
+
 constexpr int64_t kMemorySizes[] = {kMiB,      4 * kMiB,   16 * kMiB,
                                     64 * kMiB, 256 * kMiB, 1024 * kMiB};
 
@@ -128,6 +161,13 @@ std::vector<PlanPart> Collectives(bool full, int gpu_count) {
                     kServingHigh);
       }
     }
+    for (const CollectiveImpl implementation :
+         {CollectiveImpl::kNccl, CollectiveImpl::kOneShot}) {
+      special.Add({.group = group,
+                   .implementation = implementation,
+                   .launch = Launch::kGraphInterleaved},
+                  kServingHigh);
+    }
     if (size == gpu_count) {
       special.Add({.op = CollectiveOp::kAllToAll,
                    .group = group,
@@ -151,7 +191,7 @@ std::vector<PlanPart> Collectives(bool full, int gpu_count) {
       {.name = "own collectives", .keys = peer.Take()},
       {.name = "collectives, launched one by one", .keys = eager.Take()},
       {.name = "collectives over symmetric memory", .keys = symmetric.Take()},
-      {.name = "skew, contention and pairs", .keys = special.Take()}};
+      {.name = "skew, contention, pairs and turns", .keys = special.Take()}};
 }
 
 template <typename Widths, typename Rows>
@@ -169,7 +209,56 @@ std::vector<MeasurementKey> Products(NumberFormat format, const Widths& widths,
   return keys;
 }
 
-std::vector<PlanPart> OneGpu(bool full) {
+template <typename Shapes, typename Tokens>
+std::vector<MeasurementKey> Experts(const Shapes& shapes, const Tokens& tokens,
+                                    int gpu_count) {
+  std::vector<MeasurementKey> keys;
+  // Tokens outermost, as rows of products are.
+  for (const int64_t count : tokens) {
+    for (const ExpertsShape& shape : shapes) {
+      ExpertsKey key = {.format = {.number = NumberFormat::kBf16},
+                        .hidden_size = shape.hidden,
+                        .intermediate_size = shape.intermediate,
+                        .num_experts = shape.experts,
+                        .experts_per_token = shape.per_token,
+                        .tokens = count};
+      keys.emplace_back(key);
+      if (gpu_count == 1) continue;
+      if (shape.experts % gpu_count == 0) {
+        key.expert_parallel = gpu_count;
+        keys.emplace_back(key);
+        key.expert_parallel = 1;
+      }
+      if (shape.intermediate % (gpu_count * kWidthUnit) == 0) {
+        key.moe_tp = gpu_count;
+        keys.emplace_back(key);
+      }
+    }
+  }
+  return keys;
+}
+
+template <typename Heads, typename Contexts>
+std::vector<MeasurementKey> Attention(const Heads& heads,
+                                      const Contexts& contexts) {
+  std::vector<MeasurementKey> keys;
+  for (const int64_t batch : kBatches) {
+    for (const int64_t context : contexts) {
+      if (batch * context > kMostKvTokens) continue;
+      for (const HeadsShape& shape : heads) {
+        keys.emplace_back(AttentionKey{.latent = shape.latent,
+                                       .batch = batch,
+                                       .context_tokens = context,
+                                       .q_heads = shape.q_heads,
+                                       .kv_heads = shape.kv_heads,
+                                       .head_dim = shape.head_dim});
+      }
+    }
+  }
+  return keys;
+}
+
+std::vector<PlanPart> OneGpu(bool full, int gpu_count) {
   PlanPart memory = {.name = "memory, launch and products"};
   memory.keys.emplace_back(LaunchKey{});
   for (const MemoryOp op : {MemoryOp::kRead, MemoryOp::kCopy}) {
@@ -183,7 +272,14 @@ std::vector<PlanPart> OneGpu(bool full) {
   memory.keys.insert(memory.keys.end(), products.begin(), products.end());
   PlanPart fp8 = {.name = "products in fp8"};
   if (full) fp8.keys = Products(NumberFormat::kFp8, kFullWidths, kFullRows);
-  return {std::move(memory), std::move(fp8)};
+  PlanPart layers = {.name = "experts and attention"};
+  layers.keys = full ? Experts(kFullExperts, kFullTokens, gpu_count)
+                     : Experts(kQuickExperts, kQuickTokens, gpu_count);
+  const std::vector<MeasurementKey> attention =
+      full ? Attention(kFullHeads, kFullContexts)
+           : Attention(kQuickHeads, kQuickContexts);
+  layers.keys.insert(layers.keys.end(), attention.begin(), attention.end());
+  return {std::move(memory), std::move(layers), std::move(fp8)};
 }
 
 bool BeginsAsAsked(const MeasurementKey& key,
@@ -202,7 +298,8 @@ absl::StatusOr<RunPlan> MakePlan(const RunOrder& order, int gpu_count,
                                  const std::vector<MeasurementKey>& wanted) {
   const bool full = order.kind == RunKind::kFull;
   std::vector<PlanPart> parts = Collectives(full, gpu_count);
-  for (PlanPart& part : OneGpu(full)) parts.push_back(std::move(part));
+  for (PlanPart& part : OneGpu(full, gpu_count))
+    parts.push_back(std::move(part));
   // After what every model needs, before what few do.
   constexpr size_t kPlaceOfWanted = 2;
   parts.insert(parts.begin() + kPlaceOfWanted,

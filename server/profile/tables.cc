@@ -426,8 +426,12 @@ std::optional<Estimate> AttentionTable::At(const AttentionKey& key) const {
   const auto work = [&](const AttentionKey& of) {
     return decode ? DecodeWork(of) : PrefillWork(of);
   };
+  // Query heads of a KV head: products for each value that is read.
+  const auto group = [](const AttentionKey& of) {
+    return static_cast<double>(of.q_heads) / static_cast<double>(of.kv_heads);
+  };
   const Run* nearest = nullptr;
-  double least = std::log(Curve::kReachAbove);
+  double least = std::numeric_limits<double>::infinity();
   for (const Run& run : runs_) {
     if (run.key.latent != key.latent || run.key.kv_format != key.kv_format ||
         (run.key.query_tokens == 1) != decode) {
@@ -437,8 +441,11 @@ std::optional<Estimate> AttentionTable::At(const AttentionKey& key) const {
       nearest = &run;
       break;
     }
-    const double distance = std::abs(std::log(work(key) / work(run.key)));
-    if (distance <= least) {
+    const double apart = std::abs(std::log(work(key) / work(run.key)));
+    if (apart > std::log(Curve::kReachAbove)) continue;
+    const double distance =
+        apart + std::abs(std::log(group(key) / group(run.key)));
+    if (distance < least) {
       least = distance;
       nearest = &run;
     }

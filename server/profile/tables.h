@@ -117,7 +117,9 @@ class AttentionTable {
   static AttentionTable Build(const std::vector<Measurement>& measurements);
 
   bool empty() const { return runs_.empty(); }
-  // nullopt: no run of this kind, or outside the reach.
+  // The very run, else one like it in what it reads (or, for prompts, computes)
+  // and in query heads to a KV head, scaled. nullopt: no run of this kind
+  // within reach.
   std::optional<Estimate> At(const AttentionKey& key) const;
 
  private:

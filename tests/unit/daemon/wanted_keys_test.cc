@@ -40,6 +40,18 @@ TEST(WantedKeys, AreTheProductsOfTheModelOnTheNode) {
   }
 }
 
+TEST(WantedKeys, AreTheExpertsAndTheAttentionOfItsPlans) {
+  const std::vector<std::string> keys = Wanted({"Qwen3-30B-A3B"}, 2);
+  for (const char* key : {"experts/bf16/h2048i768e128k8/tp1ep1/t16",
+                          "experts/bf16/h2048i768e128k8/tp2ep1/t256",
+                          "experts/bf16/h2048i768e128k8/tp1ep2/t2048",
+                          "attention/gqa/bf16/b32q1c8192/h32kv4d128",
+                          "attention/gqa/bf16/b1q1c1024/h16kv2d128"}) {
+    EXPECT_THAT(keys, Contains(key));
+  }
+  EXPECT_EQ(std::set(keys.begin(), keys.end()).size(), keys.size());
+}
+
 TEST(WantedKeys, AreBoundedHoweverManyModels) {
   const std::vector<std::string> keys =
       Wanted({"Llama-3.1-8B", "Llama-3.1-70B", "Llama-3.1-405B", "Qwen3-32B",

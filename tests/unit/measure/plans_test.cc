@@ -56,7 +56,12 @@ TEST(Plans, AQuickRunReachesWhereServingLives) {
         "all_gather/n4/nccl/graph/1048576B", "send_recv/n2/nccl/graph/4096B",
         "reduce_scatter/n2/nccl/graph/67108864B",
         "all_reduce/n8/one_shot/graph/16384B", "memory/read/1073741824B",
-        "gemm/bf16/m16n4096k1024", "launch/graph_node"}) {
+        "gemm/bf16/m16n4096k1024", "launch/graph_node",
+        "experts/bf16/h2048i768e128k8/tp1ep1/t16",
+        "experts/bf16/h7168i2048e256k8/tp1ep8/t256",
+        "experts/bf16/h4096i14336e8k2/tp8ep1/t4096",
+        "attention/gqa/bf16/b16q1c2048/h32kv8d128",
+        "attention/mla/bf16/b64q1c2048/h16kv1d576"}) {
     EXPECT_THAT(keys, Contains(key));
   }
 }
@@ -71,7 +76,11 @@ TEST(Plans, AFullRunHoldsAQuickOneAndMore) {
         "all_to_all/n8/nccl/graph/a1/16384B",
         "send_recv/n2[3,5]/nccl/graph/1048576B", "gemm/fp8/m1n7168k2048",
         "all_gather/n8/nccl_symmetric/graph/8192B",
-        "all_reduce/n8/nccl/graph/268435456B"}) {
+        "all_reduce/n8/nccl/graph/268435456B",
+        "all_reduce/n8/nccl/graph+gemm/16384B",
+        "all_reduce/n2/one_shot/graph+gemm/4096B",
+        "experts/bf16/h2880i2880e128k4/tp1ep8/t64",
+        "attention/mla/bf16/b16q1c32768/h128kv1d576"}) {
     EXPECT_THAT(full, Contains(key));
   }
 }
@@ -84,9 +93,25 @@ TEST(Plans, GroupsArePowersOfTwoAndTheWholeNode) {
   EXPECT_THAT(keys, Not(Contains("all_reduce/n8/nccl/graph/4096B")));
 }
 
+TEST(Plans, ExpertsAreCutAsTheNodeCanCutThem) {
+  // No number of experts and no width goes evenly into eleven.
+  for (const int gpus : {1, 11}) {
+    for (const std::string& key : Keys(Plan({.kind = RunKind::kFull}, gpus))) {
+      if (key.starts_with("experts/")) {
+        EXPECT_NE(key.find("/tp1ep1/"), std::string::npos) << key;
+      }
+    }
+  }
+  const std::vector<std::string> two = Keys(Plan({.kind = RunKind::kFull}, 2));
+  EXPECT_THAT(two, Contains("experts/bf16/h2048i768e128k8/tp2ep1/t1"));
+  EXPECT_THAT(two, Contains("experts/bf16/h2048i768e128k8/tp1ep2/t1"));
+}
+
 TEST(Plans, OneGpuHasNoCollectives) {
   for (const std::string& key : Keys(Plan({.kind = RunKind::kFull}, 1))) {
-    EXPECT_EQ(key.find("/n"), std::string::npos) << key;
+    EXPECT_FALSE(
+        std::holds_alternative<CollectiveKey>(ParseMeasurementKey(key).value()))
+        << key;
   }
 }
 

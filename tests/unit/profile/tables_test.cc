@@ -359,6 +359,27 @@ TEST(AttentionTable, ScalesTheNearestByItsWork) {
   EXPECT_FALSE(table.At(Decode(1, 1024)).has_value());
 }
 
+TEST(AttentionTable, PrefersHeadsThatShareAsMuch) {
+  // Equal in what is read; 128 query heads compute eight times what 16 do.
+  AttentionKey few = Decode(64, 4096);
+  few.latent = true;
+  few.q_heads = 16;
+  few.kv_heads = 1;
+  few.head_dim = 576;
+  AttentionKey many = few;
+  many.q_heads = 128;
+  for (const bool few_first : {true, false}) {
+    const AttentionTable table = AttentionTable::Build(
+        few_first ? std::vector{Measured(few, 1e-4), Measured(many, 4e-4)}
+                  : std::vector{Measured(many, 4e-4), Measured(few, 1e-4)});
+    AttentionKey asked = many;
+    asked.batch = 32;
+    EXPECT_THAT(table.At(asked), IsEstimate(2e-4, Standing::kExtrapolated));
+    asked.q_heads = 16;
+    EXPECT_THAT(table.At(asked), IsEstimate(5e-5, Standing::kExtrapolated));
+  }
+}
+
 TEST(AttentionTable, KnowsKindsApart) {
   const AttentionTable table =
       AttentionTable::Build({Measured(Decode(8, 1024), 1e-5)});
