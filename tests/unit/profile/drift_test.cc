@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/profile/profile_file.h"
@@ -228,7 +229,9 @@ TEST(DriftReplay, TenPercentIsSeenAtOnceInGraphsOverNvlinkAndSharedMemory) {
       replay.AddRun(1.1, std::string(curve) + "/");
       int seen = 0;
       for (const Drift& drift : replay.Drifts()) {
-        EXPECT_EQ(drift.drifted, absl::StartsWith(drift.subject, curve))
+        // With its skewed kin, not those in turn with products.
+        EXPECT_EQ(drift.drifted, absl::StartsWith(drift.subject + "/",
+                                                  absl::StrCat(curve, "/")))
             << node << " " << curve << ": " << drift.subject << " "
             << ToString(drift.band) << " " << drift.ratio << " +- "
             << drift.relative_sigma;
@@ -239,9 +242,9 @@ TEST(DriftReplay, TenPercentIsSeenAtOnceInGraphsOverNvlinkAndSharedMemory) {
   }
 }
 
-TEST(DriftReplay, OverSocketsSmallMessagesScatterAndNeedThirtyPercent) {
+TEST(DriftReplay, OverSocketsMessagesScatterAndNeedTwentyAndSixtyPercent) {
   for (const auto& [factor, least_band] :
-       {std::pair(1.1, SizeBand::kLarge), std::pair(1.3, SizeBand::kSmall)}) {
+       {std::pair(1.2, SizeBand::kLarge), std::pair(1.6, SizeBand::kSmall)}) {
     for (const char* curve :
          {"all_reduce/n2/nccl/graph", "all_to_all/n2/nccl/graph"}) {
       Replay replay("h200x2-net-worker", 1);
