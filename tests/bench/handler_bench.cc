@@ -13,7 +13,7 @@
 #include "absl/time/clock.h"
 #include "server/rpc/handler.h"
 #include "tests/support/fake_backend.h"
-#include "tests/support/sample_profile.h"
+#include "tests/support/synthetic_profile.h"
 
 namespace fabricwise {
 namespace {

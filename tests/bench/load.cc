@@ -35,7 +35,7 @@
 #include "server/rpc/handler.h"
 #include "server/rpc/service.h"
 #include "tests/support/fake_backend.h"
-#include "tests/support/sample_profile.h"
+#include "tests/support/synthetic_profile.h"
 
 namespace fabricwise {
 namespace {

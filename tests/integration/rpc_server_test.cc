@@ -29,7 +29,7 @@
 #include "server/rpc/service.h"
 #include "tests/support/bad_requests.h"
 #include "tests/support/fake_backend.h"
-#include "tests/support/sample_profile.h"
+#include "tests/support/synthetic_profile.h"
 
 namespace fabricwise {
 namespace {

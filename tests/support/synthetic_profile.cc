@@ -7,6 +7,10 @@
 #include <cstdlib>
 #include <iostream>
 #include <utility>
+#include <variant>
+
+#include "absl/time/civil_time.h"
+#include "absl/time/time.h"
 
 namespace fabricwise {
 namespace {
@@ -154,6 +158,43 @@ ProfileData SyntheticProfileData(const SyntheticNode& node) {
 
 std::shared_ptr<const Profile> SyntheticProfile(const SyntheticNode& node) {
   return BuildOrDie(SyntheticProfileData(node));
+}
+
+ProfileData SampleProfileData(const std::string& name, int gpus) {
+  SyntheticNode node;
+  node.name = name;
+  node.gpus = gpus;
+  node.all_to_all_cliff_bytes = 64 * kKiB;
+  node.all_to_all_cliff = 10;
+  node.keep = [](const MeasurementKey& key) {
+    const auto* product = std::get_if<GemmKey>(&key);
+    const auto* experts = std::get_if<ExpertsKey>(&key);
+    return (product == nullptr || product->format == NumberFormat::kBf16) &&
+           (experts == nullptr ||
+            experts->format.number == NumberFormat::kBf16);
+  };
+  ProfileData data = SyntheticProfileData(node);
+  data.fingerprint.driver_version = "580.82.07";
+  data.fingerprint.cuda_version = "13.0";
+  data.fingerprint.nccl_version = "2.28.3";
+  data.fingerprint.nccl_environment = {"NCCL_NVLS_ENABLE=0"};
+  data.fingerprint.facts = {"ecc=on"};
+  data.as_of =
+      absl::FromCivil(absl::CivilDay(2026, 11, 29), absl::UTCTimeZone());
+  data.notes = {"made up for tests"};
+  for (Measurement& measurement : data.measurements) {
+    measurement.start_time = data.as_of;
+    measurement.statistics.samples = 100;
+    if (std::holds_alternative<LaunchKey>(measurement.key)) {
+      measurement.origin = Origin::kReference;
+    }
+  }
+  return data;
+}
+
+std::shared_ptr<const Profile> SampleProfile(const std::string& name,
+                                             int gpus) {
+  return BuildOrDie(SampleProfileData(name, gpus));
 }
 
 std::shared_ptr<const Profile> BuildOrDie(ProfileData data) {

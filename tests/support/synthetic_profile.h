@@ -52,6 +52,14 @@ ProfileData SyntheticProfileData(const SyntheticNode& node);
 // The same, built.
 std::shared_ptr<const Profile> SyntheticProfile(const SyntheticNode& node = {});
 
+// That node with `gpus` GPUs, products and experts in bf16 alone, a cliff of
+// the all-to-all at 64 KiB, and all that a fingerprint may say; measured at
+// 2026-11-29 00:00 UTC, but for the launch, which is of another node. For tests
+// of what is built upon profiles.
+ProfileData SampleProfileData(const std::string& name, int gpus = 2);
+std::shared_ptr<const Profile> SampleProfile(const std::string& name,
+                                             int gpus = 2);
+
 // `data` built; ends the program where that fails.
 std::shared_ptr<const Profile> BuildOrDie(ProfileData data);
 

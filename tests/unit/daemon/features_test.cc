@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/daemon/read_file.h"
-#include "tests/support/sample_profile.h"
+#include "tests/support/synthetic_profile.h"
 #include "tests/support/temp_folder.h"
 
 namespace fabricwise {

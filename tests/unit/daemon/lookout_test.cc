@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/daemon/features.h"
-#include "tests/support/sample_profile.h"
+#include "tests/support/synthetic_profile.h"
 
 namespace fabricwise {
 namespace {

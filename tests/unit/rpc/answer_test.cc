@@ -10,7 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "tests/support/bad_requests.h"
-#include "tests/support/sample_profile.h"
+#include "tests/support/synthetic_profile.h"
 
 namespace fabricwise {
 namespace {

@@ -14,7 +14,7 @@
 #include "tests/support/bad_requests.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/fake_clock.h"
-#include "tests/support/sample_profile.h"
+#include "tests/support/synthetic_profile.h"
 
 namespace fabricwise {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/support/sample_profile.h"
+#include "tests/support/synthetic_profile.h"
 
 namespace fabricwise {
 namespace {
