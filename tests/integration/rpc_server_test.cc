@@ -419,8 +419,9 @@ TEST_F(RpcServerTest, FilesThatCannotBeImportedAreRefused) {
   EXPECT_EQ(truncated.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(truncated.error_message(), HasSubstr("profile_file"));
   std::string newer = good;
-  const std::string version = "\"version\": 1";
-  newer.replace(newer.find(version), version.size(), "\"version\": 2");
+  const std::string version = absl::StrCat("\"version\": ", kProfileVersion);
+  newer.replace(newer.find(version), version.size(),
+                absl::StrCat("\"version\": ", kProfileVersion + 1));
   const grpc::Status refused = Import(newer);
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_THAT(refused.error_message(), HasSubstr("version"));

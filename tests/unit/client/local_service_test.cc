@@ -125,10 +125,12 @@ TEST_F(LocalServiceTest, FilesThatAreNoProfileAreRefused) {
   Result cut = RunClientWith({"curves", "--profile", Path("cut.json")});
   EXPECT_EQ(cut.code, kRefused);
   EXPECT_THAT(cut.err, HasSubstr("cut.json"));
-  size_t at = text.find("\"version\": 1");
+  const std::string version = absl::StrCat("\"version\": ", kProfileVersion);
+  size_t at = text.find(version);
   ASSERT_NE(at, std::string::npos);
-  ASSERT_TRUE(
-      WriteFile(Path("new.json"), text.replace(at, 12, "\"version\": 2")).ok());
+  text.replace(at, version.size(),
+               absl::StrCat("\"version\": ", kProfileVersion + 1));
+  ASSERT_TRUE(WriteFile(Path("new.json"), text).ok());
   Result newer = RunClientWith({"curves", "--profile", Path("new.json")});
   EXPECT_EQ(newer.code, kRefused);
   EXPECT_THAT(newer.err, HasSubstr("version"));

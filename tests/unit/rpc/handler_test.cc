@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "server/profile/profile_file.h"
 #include "tests/support/bad_requests.h"
 #include "tests/support/fake_backend.h"
@@ -456,10 +457,11 @@ TEST_F(HandlerTest, WhatCannotBeImportedChangesNothing) {
   EXPECT_THAT(std::string(truncated.message()), HasSubstr("profile_file"));
 
   std::string newer = good;
-  const std::string version = "\"version\": 1";
+  const std::string version = absl::StrCat("\"version\": ", kProfileVersion);
   const size_t at = newer.find(version);
   ASSERT_NE(at, std::string::npos);
-  newer.replace(at, version.size(), "\"version\": 2");
+  newer.replace(at, version.size(),
+                absl::StrCat("\"version\": ", kProfileVersion + 1));
   const absl::Status refused = import(newer);
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
   EXPECT_THAT(std::string(refused.message()), HasSubstr("version"));
