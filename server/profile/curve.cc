@@ -82,25 +82,61 @@ absl::StatusOr<Curve> Curve::Create(std::vector<CurvePoint> points,
     }
   }
 
-  const std::vector<CurvePoint>& p = curve.points_;
-  for (const CurvePoint& point : p) curve.sizes_.push_back(point.size);
+  std::vector<double> log_seconds;
+  for (const CurvePoint& point : curve.points_) {
+    log_seconds.push_back(std::log(point.seconds));
+  }
+  curve.Join(log_seconds);
+  return curve;
+}
+
+void Curve::Join(absl::Span<const double> log_seconds) {
+  const std::vector<CurvePoint>& p = points_;
+  sizes_.reserve(p.size());
+  segments_.reserve(p.size());
+  for (const CurvePoint& point : p) sizes_.push_back(point.size);
   for (size_t i = 0; i + 1 < p.size(); ++i) {
-    const double rise = std::log(p[i + 1].seconds / p[i].seconds);
-    curve.segments_.push_back(
+    const double rise = kRiseSigma * (log_seconds[i + 1] - log_seconds[i]);
+    segments_.push_back(
         {.slope =
              (p[i + 1].seconds - p[i].seconds) / (p[i + 1].size - p[i].size),
          .shortest = std::min(p[i].seconds, p[i + 1].seconds),
          .longest = std::max(p[i].seconds, p[i + 1].seconds),
          .inverse_width = 1 / (p[i + 1].size - p[i].size),
-         .sigma = std::hypot(kRippleSigma, kRiseSigma * rise)});
+         .sigma = std::sqrt(kRippleSigma * kRippleSigma + rise * rise)});
   }
-  for (size_t i = 0; i < curve.segments_.size(); ++i) {
-    Segment& segment = curve.segments_[i];
-    segment.slope_before = curve.segments_[i == 0 ? 0 : i - 1].slope;
+  for (size_t i = 0; i < segments_.size(); ++i) {
+    Segment& segment = segments_[i];
+    segment.slope_before = segments_[i == 0 ? 0 : i - 1].slope;
     segment.slope_after =
-        curve.segments_[std::min(i + 1, curve.segments_.size() - 1)].slope;
+        segments_[std::min(i + 1, segments_.size() - 1)].slope;
   }
-  return curve;
+}
+
+std::optional<Curve> Curve::Blend(absl::Span<const Curve* const> curves,
+                                  absl::Span<const double> weights,
+                                  double scale) {
+  const Curve& first = *curves.front();
+  Curve blend;
+  for (const Curve* curve : curves) {
+    if (curve->sizes_ != first.sizes_) return std::nullopt;
+    if (curve->origin_ == Origin::kReference) blend.origin_ = curve->origin_;
+  }
+  const double log_scale = std::log(scale);
+  std::vector<double> log_seconds(first.points_.size(), log_scale);
+  blend.points_ = first.points_;
+  for (size_t i = 0; i < log_seconds.size(); ++i) {
+    CurvePoint& point = blend.points_[i];
+    for (size_t c = 0; c < curves.size(); ++c) {
+      const CurvePoint& of_curve = curves[c]->points_[i];
+      log_seconds[i] += weights[c] * std::log(of_curve.seconds);
+      point.relative_sigma =
+          std::max(point.relative_sigma, of_curve.relative_sigma);
+    }
+    point.seconds = std::exp(log_seconds[i]);
+  }
+  blend.Join(log_seconds);
+  return blend;
 }
 
 std::optional<Estimate> Curve::At(double size) const {

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "server/domain/measurement.h"
 
 namespace fabricwise {
@@ -70,6 +71,13 @@ class Curve {
   static absl::StatusOr<Curve> Create(std::vector<CurvePoint> points,
                                       Origin origin);
 
+  // The geometric mean of `curves` with `weights`, which add up to 1, times
+  // `scale`; each point's spread is the widest of theirs. nullopt: they are
+  // not over the same sizes.
+  static std::optional<Curve> Blend(absl::Span<const Curve* const> curves,
+                                    absl::Span<const double> weights,
+                                    double scale);
+
   // The time at `size`. nullopt where that is not positive or beyond the reach
   // of the curve: more than kReachBelow times under the smallest or kReachAbove
   // times over the largest size. Below the smallest size the time stays (a
@@ -112,6 +120,8 @@ class Curve {
   };
 
   Curve() = default;
+  // Fills sizes_ and segments_ from points_. `log_seconds`: of points_.
+  void Join(absl::Span<const double> log_seconds);
   Estimate Below(double size) const;
   Estimate Above(double size) const;
   Standing StandingOf(Standing standing) const {

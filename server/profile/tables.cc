@@ -167,12 +167,24 @@ std::optional<GemmTable::Prepared> GemmTable::ForWeight(NumberFormat format,
     prepared.standing_ = Standing::kInterpolated;
     prepared.sigma_ = kGridSigma;
   }
+  std::vector<const Curve*> curves;
+  std::vector<double> weights;
+  for (size_t i = 0; i < prepared.corner_.size(); ++i) {
+    if (prepared.weight_[i] == 0) continue;
+    curves.push_back(prepared.corner_[i]);
+    weights.push_back(prepared.weight_[i]);
+  }
+  if (curves.size() > 1 || prepared.log_scale_ != 0) {
+    prepared.blend_ =
+        Curve::Blend(curves, weights, std::exp(prepared.log_scale_));
+  }
   return prepared;
 }
 
 std::optional<Estimate> GemmTable::Prepared::At(double m) const {
-  if (weight_[0] == 1 && log_scale_ == 0) {
-    std::optional<Estimate> at = corner_[0]->At(m);
+  const bool exact = weight_[0] == 1 && log_scale_ == 0;
+  if (exact || blend_.has_value()) {
+    std::optional<Estimate> at = exact ? corner_[0]->At(m) : blend_->At(m);
     if (!at.has_value()) return std::nullopt;
     at->standing = Worse(at->standing, standing_);
     at->relative_sigma = Hypot(at->relative_sigma, sigma_);

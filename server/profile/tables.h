@@ -36,6 +36,8 @@ class GemmTable {
     std::array<const Curve*, 4> corner_ = {};  // null: weight is 0
     std::array<double, 4> weight_ = {};
     double log_scale_ = 0;  // beyond the largest n or k: work over work
+    // The corners in one, where they were measured at the same m.
+    std::optional<Curve> blend_;
     double sigma_ = 0;
     Standing standing_ = Standing::kInterpolated;
   };

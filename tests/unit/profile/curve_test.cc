@@ -224,5 +224,50 @@ TEST(Standing, HasANameAndAnOrder) {
             Standing::kExtrapolated);
 }
 
+TEST(CurveBlend, IsTheGeometricMeanOfCurvesOverTheSameSizes) {
+  const auto a = Curve::Create({{1, 1, 0.01}, {4, 2, 0.01}, {16, 4, 0.03}},
+                               Origin::kMeasured);
+  const auto b = Curve::Create({{1, 4, 0.02}, {4, 4, 0.02}, {16, 16, 0.02}},
+                               Origin::kReference);
+  ASSERT_TRUE(a.ok() && b.ok());
+  const std::vector<const Curve*> curves = {&*a, &*b};
+  const std::vector<double> weights = {0.5, 0.5};
+  const auto blend = Curve::Blend(curves, weights, 3);
+  ASSERT_TRUE(blend.has_value());
+  EXPECT_EQ(blend->origin(), Origin::kReference);
+  EXPECT_NEAR(blend->At(1)->seconds, 3 * 2, 1e-12);
+  EXPECT_NEAR(blend->At(16)->seconds, 3 * 8, 1e-12);
+  EXPECT_EQ(blend->At(1)->relative_sigma, 0.02);
+  EXPECT_EQ(blend->At(16)->relative_sigma, 0.03);
+  EXPECT_EQ(blend->At(16)->standing, Standing::kReference);
+  EXPECT_GT(blend->At(8)->seconds, blend->At(4)->seconds);
+  EXPECT_LT(blend->At(8)->seconds, blend->At(16)->seconds);
+  EXPECT_FALSE(blend->At(100).has_value());
+}
+
+TEST(CurveBlend, OfOneCurveAloneIsThatCurve) {
+  const auto curve = Curve::Create({{1, 1, 0}, {2, 3, 0}, {8, 5, 0}, {9, 9, 0}},
+                                   Origin::kMeasured);
+  ASSERT_TRUE(curve.ok());
+  const std::vector<const Curve*> curves = {&*curve};
+  const std::vector<double> weights = {1};
+  const auto blend = Curve::Blend(curves, weights, 1);
+  ASSERT_TRUE(blend.has_value());
+  for (double size : {0.5, 1.0, 1.7, 5.0, 8.5, 9.0, 20.0}) {
+    EXPECT_NEAR(blend->At(size)->seconds, curve->At(size)->seconds, 1e-12);
+    EXPECT_NEAR(blend->At(size)->relative_sigma,
+                curve->At(size)->relative_sigma, 1e-12);
+  }
+}
+
+TEST(CurveBlend, NeedsTheSameSizes) {
+  const auto a = Curve::Create({{1, 1, 0}, {4, 2, 0}}, Origin::kMeasured);
+  const auto b = Curve::Create({{1, 1, 0}, {5, 2, 0}}, Origin::kMeasured);
+  ASSERT_TRUE(a.ok() && b.ok());
+  const std::vector<const Curve*> curves = {&*a, &*b};
+  const std::vector<double> weights = {0.5, 0.5};
+  EXPECT_FALSE(Curve::Blend(curves, weights, 1).has_value());
+}
+
 }  // namespace
 }  // namespace fabricwise
