@@ -82,6 +82,13 @@ struct Multiplicity {
 struct SectionTimes {
   double embedding = 0, layers = 0, head = 0, boundary = 0;
 
+  void Add(const SectionTimes& other) {
+    embedding += other.embedding;
+    layers += other.layers;
+    head += other.head;
+    boundary += other.boundary;
+  }
+
   double& Of(Section section) {
     switch (section) {
       case Section::kEmbedding:
@@ -129,16 +136,20 @@ struct Item {
 // Times and variances of some items in one step.
 struct Subtotal {
   bool known = true;
-  SectionTimes times, variances;
   Standing standing = Standing::kMeasured;
   bool upper_bound = false;
+  SectionTimes times, variances;
+  // Of all sections.
+  double seconds = 0, variance = 0;
 
   void Add(const Item& item, const Price& price) {
-    const double seconds = price.seconds * item.count;
-    const double sigma = seconds * price.relative_sigma;
-    times.Of(item.section) += seconds;
+    const double of_item = price.seconds * item.count;
+    const double sigma = of_item * price.relative_sigma;
+    times.Of(item.section) += of_item;
+    seconds += of_item;
     variances.Of(item.section) += sigma * sigma;
-    if (seconds > 0) {
+    variance += sigma * sigma;
+    if (of_item > 0) {
       standing = Worse(standing, price.standing);
       upper_bound |= price.upper_bound || item.upper_bound;
     }
@@ -158,59 +169,74 @@ void Merge(const Item& item, std::vector<Item>& items) {
   }
 }
 
-// Whether an item's argument follows from what one rank holds alone, however
-// many ranks there are: then plans of equal tensor parallelism share it.
-bool OfOneRank(const Item& item) {
-  return !item.communication && item.basis != TokenBasis::kStage &&
-         item.basis != TokenBasis::kRankSlice;
+// The parts of a step. The argument of what is `kOwn` follows from what one
+// rank holds, however many ranks there are: plans of equal tensor parallelism
+// share it.
+enum Part : size_t { kOwn, kCommunication, kOther };
+static_assert(kOther + 1 == kStepParts);
+
+Part PartOf(const Item& item) {
+  if (item.communication) return kCommunication;
+  return item.basis == TokenBasis::kStage ||
+                 item.basis == TokenBasis::kRankSlice
+             ? kOther
+             : kOwn;
 }
 
-// Work that several plans have in common, priced once for each load.
-class SharedWork {
+// A part that several plans may have in common, priced once for each load.
+class PartWork {
  public:
-  explicit SharedWork(std::vector<Item> items) : items_(std::move(items)) {}
+  PartWork(Part part, const std::vector<Item>& items)
+      : items_(items),
+        own_(part == kOwn),
+        bits_(own_ ? kOwnBits : kOtherBits),
+        remembered_(size_t{1} << bits_) {}
 
   bool Is(const std::vector<Item>& items) const {
     return std::equal(items.begin(), items.end(), items_.begin(), items_.end(),
                       [](const Item& a, const Item& b) {
-                        return a.count == b.count && a.SameWork(b);
+                        return a.count == b.count && a.SameWork(b) &&
+                               a.upper_bound == b.upper_bound;
                       });
   }
 
   const Subtotal& At(const StepLoad& load, Launch launch) {
+    const Key key{.rank_sequences = load.rank_sequences,
+                  .rank_tokens = load.rank_tokens,
+                  .output_rows = load.output_rows,
+                  .slice_tokens = own_ ? 0 : load.slice_tokens,
+                  .stage_tokens = own_ ? 0 : load.stage_tokens,
+                  .launch = launch};
     // Fibonacci hashing; a collision only forgets.
     constexpr uint64_t kGolden = 0x9E3779B97F4A7C15;
-    constexpr int kBits = 4;
-    static_assert(size_t{1} << kBits == kRemembered);
     Remembered& place =
-        remembered_[std::bit_cast<uint64_t>(load.rank_tokens) * kGolden >>
-                    (64 - kBits)];
-    if (!place.used || place.rank_sequences != load.rank_sequences ||
-        place.prompt_tokens != load.prompt_tokens ||
-        place.output_rows != load.output_rows || place.launch != launch) {
-      place = {.used = true,
-               .rank_sequences = load.rank_sequences,
-               .prompt_tokens = load.prompt_tokens,
-               .output_rows = load.output_rows,
-               .launch = launch,
-               .subtotal = Evaluate(load, launch)};
-    }
+        remembered_[std::bit_cast<uint64_t>(key.rank_tokens) * kGolden >>
+                    (64 - bits_)];
+    if (place.key != key) place = {key, Evaluate(load, launch)};
     return place.subtotal;
   }
 
  private:
-  struct Remembered {
-    bool used = false;
-    int64_t rank_sequences = 0;
-    double prompt_tokens = 0, output_rows = 0;
+  // What of a load decides; the prompts' tokens are those of the rank less its
+  // sequences.
+  struct Key {
+    int64_t rank_sequences = -1;  // of none
+    double rank_tokens = 0, output_rows = 0, slice_tokens = 0, stage_tokens = 0;
     Launch launch = Launch::kGraph;
+
+    friend bool operator==(const Key&, const Key&) = default;
+  };
+  struct Remembered {
+    Key key;
     Subtotal subtotal;
   };
-  static constexpr size_t kRemembered = 16;
+  // Few other parts are shared, and by plans that are priced in turn.
+  static constexpr int kOwnBits = 5, kOtherBits = 2;
 
   Subtotal Evaluate(const StepLoad& load, Launch launch) const {
     Subtotal subtotal;
     for (const Item& item : items_) {
+      if (!item.Runs(launch)) continue;
       const Price& price = item.operation->At(
           ArgumentOf(item.asks, item.basis, item.factor, load, launch));
       if (!price.known) {
@@ -223,7 +249,9 @@ class SharedWork {
   }
 
   std::vector<Item> items_;
-  std::array<Remembered, kRemembered> remembered_;
+  bool own_;
+  int bits_;
+  std::vector<Remembered> remembered_;
 };
 
 }  // namespace
@@ -231,9 +259,8 @@ class SharedWork {
 class Pricer::Bound {
  public:
   std::vector<Item> items;
-  // The same for pricing alone: what other plans do as well, and the rest.
-  SharedWork* shared = nullptr;
-  std::vector<Item> rest;
+  // The same for pricing alone.
+  std::array<PartWork*, kStepParts> parts = {};
   int pipeline = 1;
   int64_t num_layers = 1;
   double host_seconds = 0;
@@ -249,7 +276,7 @@ struct Pricer::State {
   std::vector<std::unique_ptr<CollectiveOperation>> collectives;
   std::vector<std::unique_ptr<ExchangeOperation>> exchanges;
   std::vector<std::unique_ptr<KernelNodeOperation>> fused;
-  std::vector<std::unique_ptr<SharedWork>> shared;
+  std::array<std::vector<std::unique_ptr<PartWork>>, kStepParts> parts;
   RoutingMemo routing;
   MemoryOperation copy;
   KernelNodeOperation node;
@@ -280,18 +307,19 @@ struct Pricer::State {
 
   // What `bound.items` is priced by.
   void Divide(Bound& bound) {
-    std::vector<Item> of_one_rank;
-    of_one_rank.reserve(bound.items.size());
-    bound.rest.reserve(bound.items.size());
-    for (const Item& item : bound.items) {
-      Merge(item, OfOneRank(item) ? of_one_rank : bound.rest);
-    }
-    bound.shared = Find(shared, of_one_rank);
-    if (bound.shared == nullptr) {
-      bound.shared =
-          shared.emplace_back(std::make_unique<SharedWork>(of_one_rank)).get();
+    for (std::vector<Item>& items : divided) items.clear();
+    for (const Item& item : bound.items) Merge(item, divided[PartOf(item)]);
+    for (size_t part = 0; part < kStepParts; ++part) {
+      const std::vector<Item>& items = divided[part];
+      bound.parts[part] = Find(parts[part], items);
+      if (bound.parts[part] != nullptr) continue;
+      bound.parts[part] = parts[part]
+                              .emplace_back(std::make_unique<PartWork>(
+                                  static_cast<Part>(part), items))
+                              .get();
     }
   }
+  std::array<std::vector<Item>, kStepParts> divided;  // in Divide
 
   void BindCollective(const CollectiveUse& use, const Plan& plan,
                       const Site& site, Bound& bound) {
@@ -427,6 +455,12 @@ std::shared_ptr<const Pricer::Bound> Pricer::Bind(const Recipe& recipe,
   return bound;
 }
 
+Pricer::PartIds Pricer::Parts(const Bound& bound) {
+  PartIds ids;
+  std::copy(bound.parts.begin(), bound.parts.end(), ids.begin());
+  return ids;
+}
+
 namespace {
 
 // A pipeline's timing: what is waited for, how often.
@@ -476,27 +510,34 @@ Pipeline Time(const SectionTimes& times, int pipeline, int64_t num_layers,
 StepPrice Pricer::Price(const Bound& bound, const StepLoad& load,
                         Launch launch) {
   StepPrice result;
-  Subtotal total = bound.shared->At(load, launch);
-  for (const Item& item : bound.rest) {
-    if (!total.known) break;
-    if (!item.Runs(launch)) continue;
-    const fabricwise::Price& price = item.operation->At(
-        ArgumentOf(item.asks, item.basis, item.factor, load, launch));
-    if (!price.known) {
-      total.known = false;
-      break;
+  std::array<const Subtotal*, kStepParts> subtotals;
+  double seconds = 0, variance = 0;
+  for (size_t part = 0; part < kStepParts; ++part) {
+    const Subtotal& subtotal = bound.parts[part]->At(load, launch);
+    if (!subtotal.known) {
+      result.answerable = false;
+      return result;
     }
-    total.Add(item, price);
+    subtotals[part] = &subtotal;
+    result.part_seconds[part] = subtotal.seconds;
+    result.standing = Worse(result.standing, subtotal.standing);
+    result.upper_bound |= subtotal.upper_bound;
+    seconds += subtotal.seconds;
+    variance += subtotal.variance;
   }
-  if (!total.known) {
-    result.answerable = false;
+  if (bound.pipeline == 1) {
+    result.seconds = seconds + bound.host_seconds;
+    result.sigma_seconds = std::sqrt(variance);
+    result.slowest_stage_seconds = result.through_seconds = result.seconds;
     return result;
   }
-  result.standing = total.standing;
-  result.upper_bound = total.upper_bound;
-  SectionTimes& variances = total.variances;
+  SectionTimes times, variances;
+  for (const Subtotal* subtotal : subtotals) {
+    times.Add(subtotal->times);
+    variances.Add(subtotal->variances);
+  }
   const Pipeline pipeline =
-      Time(total.times, bound.pipeline, bound.num_layers, load.micro_batches);
+      Time(times, bound.pipeline, bound.num_layers, load.micro_batches);
   const auto square = [](double x) { return x * x; };
   const Multiplicity& times_waited = pipeline.multiplicity;
   result.sigma_seconds =

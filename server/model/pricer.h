@@ -4,6 +4,8 @@
 // the measured value of the path that the engine would take.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -18,6 +20,10 @@
 
 namespace fabricwise {
 
+// A step is priced in parts, each of which other plans may have in common:
+// what a rank does with its own tokens, communication, and the rest.
+inline constexpr size_t kStepParts = 3;
+
 // One step of a plan, without its explanation.
 struct StepPrice {
   bool answerable = true;
@@ -30,6 +36,8 @@ struct StepPrice {
   // the host's time; both are `seconds` without a pipeline.
   double slowest_stage_seconds = 0;
   double through_seconds = 0;
+  // Without a pipeline the parts and the host's time add up to `seconds`.
+  std::array<double, kStepParts> part_seconds = {};
 };
 
 // The same with its terms, which add up to `seconds`, or with what is missing.
@@ -63,6 +71,11 @@ class Pricer {
   class Bound;
   std::shared_ptr<const Bound> Bind(const Recipe& recipe,
                                     const Site& site = {});
+
+  // What the parts are of: equal ones of two plans whose stages hold the same
+  // sequences take the same time.
+  using PartIds = std::array<const void*, kStepParts>;
+  static PartIds Parts(const Bound& bound);
 
   // `launch`: how the step's collectives are launched.
   StepPrice Price(const Bound& bound, const StepLoad& load, Launch launch);

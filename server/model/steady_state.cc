@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 
 namespace fabricwise {
 namespace {
@@ -122,6 +123,9 @@ SteadyPrice PriceSteadyState(const SteadyState& state, const StepPrice& decode,
   const double share = state.admissions_per_token;
   StepPrice first = admission;
   if (state.mixed) {
+    if (first.seconds < decode.seconds) {
+      first.part_seconds = decode.part_seconds;
+    }
     first.seconds = std::max(decode.seconds, first.seconds);
     first.through_seconds =
         std::max(decode.through_seconds, first.through_seconds);
@@ -144,6 +148,14 @@ SteadyPrice PriceSteadyState(const SteadyState& state, const StepPrice& decode,
                                                    first.slowest_stage_seconds;
   price.sequence_seconds =
       price.ttft_seconds + state.decode_steps * token.seconds;
+  for (size_t part = 0; part < kStepParts; ++part) {
+    token.part_seconds[part] +=
+        share * (first.part_seconds[part] -
+                 (state.mixed ? decode.part_seconds[part] : 0));
+    price.sequence_part_seconds[part] =
+        state.first_token_steps * first.part_seconds[part] +
+        state.decode_steps * token.part_seconds[part];
+  }
   return price;
 }
 

@@ -34,6 +34,8 @@
 // ranks that are out of step with one another, no time between two requests.
 #pragma once
 
+#include <array>
+
 #include "server/domain/recipe.h"
 #include "server/domain/workload.h"
 #include "server/model/load.h"
@@ -64,6 +66,8 @@ struct SteadyPrice {
   double ttft_seconds = 0;
   // From a sequence's arrival to its end.
   double sequence_seconds = 0;
+  // Without a pipeline, of each part of its steps.
+  std::array<double, kStepParts> sequence_part_seconds = {};
 };
 
 // From the prices of `state`'s two loads. A mixed step counts as no shorter

@@ -139,6 +139,40 @@ TEST(Pricer, PricesOneLayerAsTheSumOfItsKernels) {
   EXPECT_NEAR(Sum(price.terms), price.price.seconds, 1e-12);
 }
 
+TEST(Pricer, TellsThePartsThatPlansHaveInCommon) {
+  const auto profile = SyntheticProfile();
+  const ModelShape& model = Preset("Qwen3-30B-A3B");
+  Pricer pricer(*profile, CostScope::kStep, 0);
+  const auto bind = [&](const Plan& plan, Recipe& recipe) {
+    recipe = GetEngine(EngineId::kVllm)
+                 .MakeRecipe(model, plan, profile->fingerprint(), Gpus(plan));
+    return pricer.Bind(recipe);
+  };
+  const Plan sliced = PlanOf("TP8", true), whole = PlanOf("TP8+EP8", true),
+             split = PlanOf("DP8", true);
+  Recipe of_sliced, of_whole, of_split;
+  const auto a = bind(sliced, of_sliced), b = bind(whole, of_whole),
+             c = bind(split, of_split);
+  // What a rank does by itself, and communication; but not the experts.
+  EXPECT_EQ(Pricer::Parts(*a)[0], Pricer::Parts(*b)[0]);
+  EXPECT_EQ(Pricer::Parts(*a)[1], Pricer::Parts(*b)[1]);
+  EXPECT_NE(Pricer::Parts(*a)[2], Pricer::Parts(*b)[2]);
+  EXPECT_NE(Pricer::Parts(*a)[0], Pricer::Parts(*c)[0]);
+
+  const Workload workload = {.concurrency = 64};
+  const StepPrice of_a =
+      pricer.Price(*a, DecodeLoad(workload, sliced), Launch::kGraph);
+  const StepPrice of_b =
+      pricer.Price(*b, DecodeLoad(workload, whole), Launch::kGraph);
+  EXPECT_EQ(of_a.part_seconds[0], of_b.part_seconds[0]);
+  EXPECT_EQ(of_a.part_seconds[1], of_b.part_seconds[1]);
+  EXPECT_NE(of_a.part_seconds[2], of_b.part_seconds[2]);
+  EXPECT_NEAR((of_a.part_seconds[0] + of_a.part_seconds[1] +
+               of_a.part_seconds[2] + of_sliced.host_seconds) /
+                  of_a.seconds,
+              1, 1e-12);
+}
+
 TEST(Pricer, CountsHostTimeAsStated) {
   const auto profile = SyntheticProfile();
   const ModelShape& model = Preset("Llama-3.1-8B");

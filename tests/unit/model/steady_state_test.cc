@@ -264,5 +264,30 @@ TEST(SteadyState, RestsOnTheWorseOfBothSteps) {
             Standing::kMeasured);
 }
 
+TEST(PriceSteadyState, AddsUpByParts) {
+  const auto in_parts = [](const StepLoad& load) {
+    StepPrice price = PriceOf(load);
+    price.part_seconds = {kStepSeconds / 2, kTokenSeconds * load.rank_tokens,
+                          kStepSeconds / 2};
+    return price;
+  };
+  for (const bool mixed : {true, false}) {
+    const SteadyState state = StateOf({.concurrency = 40,
+                                       .input = 1000,
+                                       .output = 300,
+                                       .budget = 2048,
+                                       .mixed = mixed});
+    const SteadyPrice price = PriceSteadyState(state, in_parts(state.decode),
+                                               in_parts(state.admission));
+    double token = 0, sequence = 0;
+    for (size_t part = 0; part < kStepParts; ++part) {
+      token += price.token.part_seconds[part];
+      sequence += price.sequence_part_seconds[part];
+    }
+    EXPECT_NEAR(token / price.token.seconds, 1, 1e-12);
+    EXPECT_NEAR(sequence / price.sequence_seconds, 1, 1e-12);
+  }
+}
+
 }  // namespace
 }  // namespace fabricwise
