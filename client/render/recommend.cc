@@ -585,7 +585,7 @@ std::string RenderSweep(const v1::RecommendParallelismRequest& question,
   std::vector<Lane> lanes;
   std::vector<double> ticks;
   auto extend = [&](const std::string& mode, double from, double to) {
-    if (to <= from) return;
+    if (to <= from || mode.empty()) return;
     std::string name = Printable(mode);
     auto lane = std::find_if(lanes.begin(), lanes.end(),
                              [&](const Lane& l) { return l.name == name; });
@@ -599,8 +599,8 @@ std::string RenderSweep(const v1::RecommendParallelismRequest& question,
                     ? static_cast<double>(answer.points(i + 1).concurrency())
                     : std::numeric_limits<double>::infinity();
     ticks.push_back(from);
-    if (point.plans_size() == 0) continue;
-    std::string mode = point.plans(0).plan().mode();
+    std::string mode;
+    if (point.plans_size() > 0) mode = point.plans(0).plan().mode();
     for (const v1::FlipPoint& flip : answer.flip_points()) {
       auto at = static_cast<double>(flip.concurrency());
       if (at <= from || at >= to) continue;

@@ -142,14 +142,17 @@ std::string DescribeLoad(const v1::RecommendParallelismRequest& question,
 
 std::string DescribeFlips(
     const google::protobuf::RepeatedPtrField<v1::FlipPoint>& flips) {
+  const auto mode = [](const std::string& name) {
+    return name.empty() ? "none" : Printable(name);
+  };
   std::string words;
   for (const v1::FlipPoint& flip : flips) {
     if (words.empty()) {
-      absl::StrAppend(&words, Printable(flip.from_mode()), " up to ",
+      absl::StrAppend(&words, mode(flip.from_mode()), " up to ",
                       FormatCount(flip.concurrency() - 1),
                       flip.concurrency() == 2 ? " sequence" : " sequences");
     }
-    absl::StrAppend(&words, ", ", Printable(flip.to_mode()), " from ",
+    absl::StrAppend(&words, ", ", mode(flip.to_mode()), " from ",
                     FormatCount(flip.concurrency()));
   }
   return words;

@@ -29,7 +29,7 @@ absl::Time TimeOf(const google::protobuf::Timestamp& timestamp);
 std::string DescribeLoad(const v1::RecommendParallelismRequest& question,
                          const std::string& concurrency);
 
-// "TP8 up to 15 sequences, DP8+EP8 from 16, 2xTP4 from 128". Empty for no flip.
+// "TP8 up to 15 sequences, DP8+EP8 from 16, none from 128". Empty for no flip.
 std::string DescribeFlips(
     const google::protobuf::RepeatedPtrField<v1::FlipPoint>& flips);
 

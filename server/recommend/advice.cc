@@ -2,6 +2,7 @@
 #include "server/recommend/advice.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <deque>
 #include <limits>
@@ -18,32 +19,18 @@
 #include "server/recommend/confidence.h"
 #include "server/recommend/enumerate.h"
 #include "server/recommend/placement.h"
+#include "server/recommend/ranking.h"
 
 namespace fabricwise {
 namespace {
 
-// Two plans within this of each other are equal: runs of one benchmark on one
-// idle machine differ by as much.
-constexpr double kTieRatio = 0.01;
-
-// What another plan must be better by before the running one is left: between
-// the noise of repeated serving benchmarks of one configuration (2 to 8 %) and
-// gains that are worth a restart.
-constexpr double kSwitchMargin = 0.05;
-
 // Flip points are looked for up to here, or to the asked concurrency.
 constexpr int64_t kFlipRange = 1024;
-// All plans are ranked at concurrencies this factor apart. A range whose ends
-// differ is halved down to the very concurrency, among the first few of both
-// ends; what was near the best at either end is then asked whether it would be
-// better there.
-constexpr int64_t kFlipStep = 4;
-constexpr size_t kContenders = 2;
-constexpr double kNear = 1.5;  // times the best's cost
-
 // Plans of which the first's confidence is taken: as many of those that meet
 // the limits, and of those that miss one.
 constexpr size_t kCompared = 9;
+
+static_assert(kScoreParts == kStepParts);
 
 constexpr size_t kSweepPlans = 3;
 constexpr size_t kNamedInErrors = 4;
@@ -58,15 +45,13 @@ struct Replica {
   int at_once;  // such replicas, where that makes a difference
   Recipe recipe;
   std::shared_ptr<const Pricer::Bound> bound;
-  std::vector<std::pair<int64_t, SteadyPrice>> prices;  // by its sequences
+  std::vector<std::pair<int64_t, SteadyPrice>> prices;  // ascending sequences
 };
 
 struct Candidate {
   Replica* replica;
   const Placement* placement;
   Plan plan;
-  int gpus;
-  int complexity;
   int64_t max_concurrency;       // that fits in memory
   int64_t max_step_concurrency;  // that the engine takes in its steps
 
@@ -78,6 +63,8 @@ struct Candidate {
 struct Outcome {
   const Candidate* candidate = nullptr;
   StepPrice price;
+  double seconds = 0;  // of what the objective wants short
+  std::array<double, kStepParts> part_seconds = {};
   double cost = 0;  // what the objective wants least of
   double tpot_seconds = 0;
   double tokens_per_second = 0;
@@ -155,7 +142,9 @@ class Advisor {
                             std::vector<RuledOut>& ruled_out,
                             std::vector<NotAnswerable>& not_answerable) {
     std::vector<Outcome> ranked;
+    std::vector<Score> scores;
     for (const Candidate& candidate : candidates_) {
+      Score& score = scores.emplace_back();
       if (!MayRun(candidate, concurrency)) {
         ruled_out.push_back(
             {candidate.engine().id(), candidate.mode(),
@@ -170,12 +159,16 @@ class Advisor {
                                   Missing(candidate, concurrency)});
         continue;
       }
+      score = ScoreOf(outcome);
       ranked.push_back(outcome);
     }
-    if (ranked.empty()) return ranked;
+    const std::optional<size_t> first = First(contestants_, scores);
+    if (!first.has_value()) return ranked;
     std::stable_sort(ranked.begin(), ranked.end(), Better);
     const auto best =
-        ranked.begin() + static_cast<std::ptrdiff_t>(BestOf(ranked));
+        std::find_if(ranked.begin(), ranked.end(), [&](const Outcome& outcome) {
+          return outcome.candidate == &candidates_[*first];
+        });
     std::rotate(ranked.begin(), best, best + 1);
     return ranked;
   }
@@ -224,30 +217,16 @@ class Advisor {
     return confidence;
   }
 
-  // Concurrencies in [low, high] at which the best mode changes. A coarse
-  // search over all plans picks the contenders, a fine one among them finds
-  // the exact places.
+  // Concurrencies in (low, high] at which the best mode changes.
   std::vector<FlipPoint> FlipPoints(int64_t low, int64_t high) {
-    std::vector<const Candidate*> all;
-    for (const Candidate& candidate : candidates_) all.push_back(&candidate);
     std::vector<FlipPoint> flips;
-    int64_t before = low;
-    Field at_before;
-    for (int64_t at : Steps(low, high)) {
-      Field here = FieldAt(all, at);
-      if (before < at) {
-        std::vector<const Candidate*> near = Union(at_before.near, here.near);
-        // What stops to fit on the way may have been best until then.
-        for (const Candidate* candidate : all) {
-          if (MayRun(*candidate, before) && !MayRun(*candidate, at)) {
-            near = Union(std::move(near), {candidate});
-          }
-        }
-        FlipsBetween(near, Union(at_before.leaders, here.leaders), before,
-                     Front(at_before.leaders), at, Front(here.leaders), flips);
-      }
-      before = at;
-      at_before = std::move(here);
+    for (const Change& change :
+         FindChanges(contestants_, low, high,
+                     [this](size_t candidate, int64_t concurrency) {
+                       return ScoreAt(candidates_[candidate], concurrency);
+                     })) {
+      flips.push_back(
+          {change.concurrency, ModeOf(change.from), ModeOf(change.to)});
     }
     return flips;
   }
@@ -308,11 +287,14 @@ class Advisor {
           {.replica = &replica,
            .placement = &placement,
            .plan = plan,
-           .gpus = plan.gpus(),
-           .complexity = Complexity(plan),
            .max_concurrency = memory.max_concurrency.value_or(
                std::numeric_limits<int64_t>::max()),
            .max_step_concurrency = MaxStepConcurrency(replica.recipe, plan)});
+      contestants_.push_back({.plan = plan,
+                              .gpus = plan.gpus(),
+                              .complexity = Complexity(plan),
+                              .running = plan == running_,
+                              .parts = PartsOf(replica, plan)});
     }
   }
 
@@ -343,6 +325,27 @@ class Advisor {
     constexpr size_t kUsualPrices = 24;
     replica.prices.reserve(kUsualPrices);
     return replica;
+  }
+
+  // Numbers of a plan's parts, as Contestant has them. A pipeline's do not add
+  // up to its time; nor do those of prompts in several steps.
+  std::array<int, kScoreParts> PartsOf(const Replica& replica,
+                                       const Plan& plan) {
+    std::array<int, kScoreParts> numbers = {};
+    if (plan.pipeline > 1 || question_.workload.phase == Phase::kPrefill) {
+      return numbers;
+    }
+    const Pricer::PartIds ids = Pricer::Parts(*replica.bound);
+    for (size_t part = 0; part < kScoreParts; ++part) {
+      const SharedPart shared{ids[part], plan.replicas, plan.attention_dp,
+                              replica.recipe.chunk_tokens,
+                              replica.recipe.mixed_steps};
+      const auto known =
+          std::find(shared_parts_.begin(), shared_parts_.end(), shared);
+      numbers[part] = static_cast<int>(known - shared_parts_.begin()) + 1;
+      if (known == shared_parts_.end()) shared_parts_.push_back(shared);
+    }
+    return numbers;
   }
 
   // All-reduces that the asker saw beside the model's own.
@@ -450,8 +453,11 @@ class Advisor {
     Replica& replica = *candidate.replica;
     const int64_t sequences =
         CeilDivide(workload.concurrency, candidate.plan.replicas);
-    for (const auto& [known, price] : replica.prices) {
-      if (known == sequences) return price;
+    const auto known = std::lower_bound(
+        replica.prices.begin(), replica.prices.end(), sequences,
+        [](const auto& entry, int64_t sought) { return entry.first < sought; });
+    if (known != replica.prices.end() && known->first == sequences) {
+      return known->second;
     }
     SteadyPrice price;
     if (workload.phase == Phase::kSteadyState) {
@@ -463,7 +469,7 @@ class Advisor {
       price.token = pricer_.Price(*replica.bound, Load(candidate, workload),
                                   StepLaunch());
     }
-    return replica.prices.emplace_back(sequences, price).second;
+    return replica.prices.emplace(known, sequences, price)->second;
   }
 
   Outcome Evaluate(const Candidate& candidate, int64_t concurrency) {
@@ -501,8 +507,12 @@ class Advisor {
     outcome.tokens_per_second = seconds > 0 ? tokens / seconds : 0;
     const double latency =
         workload.phase == Phase::kPrefill ? seconds : outcome.tpot_seconds;
-    outcome.cost =
-        question_.objective == Objective::kLatency ? latency : seconds / tokens;
+    const bool by_latency = question_.objective == Objective::kLatency;
+    outcome.seconds = by_latency ? latency : seconds;
+    outcome.cost = by_latency ? latency : seconds / tokens;
+    outcome.part_seconds = workload.phase == Phase::kSteadyState && !by_latency
+                               ? price.sequence_part_seconds
+                               : price.token.part_seconds;
     const Limits& limits = question_.limits;
     outcome.misses = outcome.tpot_seconds > limits.max_tpot_seconds ||
                      MissesTtft(outcome.ttft_seconds);
@@ -516,61 +526,23 @@ class Advisor {
            (!ttft_seconds.has_value() || *ttft_seconds > limit);
   }
 
-  // Those of `among` that can be answered and may run, in a buffer that the
-  // next call reuses.
-  std::vector<Outcome>& EvaluateAll(absl::Span<const Candidate* const> among,
-                                    int64_t concurrency) {
-    outcomes_.clear();
-    for (const Candidate* candidate : among) {
-      if (!MayRun(*candidate, concurrency)) continue;
-      Outcome outcome = Evaluate(*candidate, concurrency);
-      if (outcome.answerable) outcomes_.push_back(outcome);
-    }
-    return outcomes_;
+  // Of plans that do the same work, so that times compare as costs do.
+  static Score ScoreOf(const Outcome& outcome) {
+    return {.runs = outcome.answerable,
+            .misses = outcome.misses,
+            .seconds = outcome.seconds,
+            .part_seconds = outcome.part_seconds};
   }
 
-  // The first few of a ranking, best first, and all that are near the best.
-  struct Field {
-    std::vector<const Candidate*> leaders, near;
-  };
-  Field FieldAt(absl::Span<const Candidate* const> among, int64_t concurrency) {
-    std::vector<Outcome>& outcomes = EvaluateAll(among, concurrency);
-    Field field;
-    if (outcomes.empty()) return field;
-    const Outcome& best = outcomes[BestOf(outcomes)];
-    const double bound = best.cost * kNear;
-    for (const Outcome& outcome : outcomes) {
-      if (outcome.cost <= bound || outcome.misses != best.misses) {
-        field.near.push_back(outcome.candidate);
-      }
-    }
-    while (field.leaders.size() < kContenders && !outcomes.empty()) {
-      const size_t first = BestOf(outcomes);
-      field.leaders.push_back(outcomes[first].candidate);
-      outcomes[first] = outcomes.back();
-      outcomes.pop_back();
-    }
-    // A second that is far behind is near as well: it may be all that runs
-    // beyond some concurrency.
-    field.near = Union(std::move(field.near), field.leaders);
-    return field;
+  Score ScoreAt(const Candidate& candidate, int64_t concurrency) {
+    if (!MayRun(candidate, concurrency)) return {};
+    return ScoreOf(Evaluate(candidate, concurrency));
   }
 
-  static std::vector<const Candidate*> Union(
-      std::vector<const Candidate*> a, const std::vector<const Candidate*>& b) {
-    for (const Candidate* candidate : b) {
-      if (std::find(a.begin(), a.end(), candidate) == a.end()) {
-        a.push_back(candidate);
-      }
-    }
-    return a;
-  }
-
-  // The best of `among` at `concurrency`; null: none can be answered.
-  const Candidate* Best(absl::Span<const Candidate* const> among,
-                        int64_t concurrency) {
-    const std::vector<Outcome>& outcomes = EvaluateAll(among, concurrency);
-    return outcomes.empty() ? nullptr : outcomes[BestOf(outcomes)].candidate;
+  // Empty: of none.
+  std::string ModeOf(const std::optional<size_t>& candidate) const {
+    return candidate.has_value() ? candidates_[*candidate].mode()
+                                 : std::string();
   }
 
   double Residual() const {
@@ -602,34 +574,6 @@ class Advisor {
 
   static bool Better(const Outcome& a, const Outcome& b) {
     if (a.misses != b.misses) return b.misses;
-    return a.cost < b.cost;
-  }
-
-  // Of all within a tie of the best: fewest GPUs, then the simplest. But the
-  // running mode, where it is within the margin. `outcomes` is not empty.
-  size_t BestOf(const std::vector<Outcome>& outcomes) const {
-    const Outcome& least =
-        *std::min_element(outcomes.begin(), outcomes.end(), Better);
-    size_t best = outcomes.size();
-    for (size_t i = 0; i < outcomes.size(); ++i) {
-      const Outcome& outcome = outcomes[i];
-      if (outcome.misses != least.misses) continue;
-      if (outcome.cost <= least.cost * (1 + kSwitchMargin) &&
-          outcome.candidate->plan == running_) {
-        return i;
-      }
-      if (outcome.cost <= least.cost * (1 + kTieRatio) &&
-          (best == outcomes.size() || Preferred(outcome, outcomes[best]))) {
-        best = i;
-      }
-    }
-    return best;
-  }
-
-  static bool Preferred(const Outcome& a, const Outcome& b) {
-    const Candidate &x = *a.candidate, &y = *b.candidate;
-    if (x.gpus != y.gpus) return x.gpus < y.gpus;
-    if (x.complexity != y.complexity) return x.complexity < y.complexity;
     return a.cost < b.cost;
   }
 
@@ -671,62 +615,6 @@ class Advisor {
     }
   }
 
-  // `low`, and ever kFlipStep times as much, and `high`.
-  static std::vector<int64_t> Steps(int64_t low, int64_t high) {
-    std::vector<int64_t> steps;
-    for (int64_t at = low; at < high; at *= kFlipStep) steps.push_back(at);
-    steps.push_back(high);
-    return steps;
-  }
-
-  static const Candidate* Front(const std::vector<const Candidate*>& best) {
-    return best.empty() ? nullptr : best.front();
-  }
-
-  // Appends the flips in (low, high]. A plan of `all` that leads at one of them
-  // but was no contender becomes one, and the search starts again.
-  void FlipsBetween(absl::Span<const Candidate* const> near,
-                    std::vector<const Candidate*> contenders, int64_t low,
-                    const Candidate* at_low, int64_t high,
-                    const Candidate* at_high, std::vector<FlipPoint>& flips) {
-    std::vector<FlipPoint> found;
-    size_t known = 0;
-    while (known != contenders.size()) {
-      known = contenders.size();
-      found.clear();
-      Bisect(contenders, low, at_low, high, at_high, found);
-      for (const FlipPoint& flip : found) {
-        for (int64_t side : {flip.concurrency - 1, flip.concurrency}) {
-          const Candidate* best = Best(near, side);
-          if (std::find(contenders.begin(), contenders.end(), best) ==
-              contenders.end()) {
-            contenders.push_back(best);
-          }
-        }
-      }
-    }
-    flips.insert(flips.end(), found.begin(), found.end());
-  }
-
-  void Bisect(absl::Span<const Candidate* const> contenders, int64_t low,
-              const Candidate* at_low, int64_t high, const Candidate* at_high,
-              std::vector<FlipPoint>& flips) {
-    // One mode of two engines is no flip: it is named by its mode alone.
-    if (at_low == at_high || (at_low != nullptr && at_high != nullptr &&
-                              at_low->plan == at_high->plan)) {
-      return;
-    }
-    if (high - low == 1) {
-      if (at_low == nullptr || at_high == nullptr) return;
-      flips.push_back({high, at_low->mode(), at_high->mode()});
-      return;
-    }
-    const int64_t middle = low + (high - low) / 2;
-    const Candidate* at_middle = Best(contenders, middle);
-    Bisect(contenders, low, at_low, middle, at_middle, flips);
-    Bisect(contenders, middle, at_middle, high, at_high, flips);
-  }
-
   const ModelShape& model_;
   const Question& question_;
   const Profile& profile_;
@@ -736,7 +624,16 @@ class Advisor {
   std::optional<Plan> running_;   // question_.current_mode
   std::deque<Replica> replicas_;  // stable addresses, as the next
   std::deque<Candidate> candidates_;
-  std::vector<Outcome> outcomes_;
+  std::vector<Contestant> contestants_;  // parallel to candidates_
+  // Plans with the same of these hold the same sequences on each rank.
+  struct SharedPart {
+    const void* id;
+    int replicas, attention_dp;
+    int64_t chunk_tokens;
+    bool mixed_steps;
+    friend bool operator==(const SharedPart&, const SharedPart&) = default;
+  };
+  std::vector<SharedPart> shared_parts_;
   std::vector<RuledOut> refused_;
 };
 

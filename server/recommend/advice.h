@@ -53,9 +53,10 @@ struct NotAnswerable {
   std::vector<std::string> missing_measurements;
 };
 
+// A change of the best mode; found as FindChanges (ranking.h) promises.
 struct FlipPoint {
-  int64_t concurrency;  // the smallest at which to_mode is best
-  std::string from_mode, to_mode;
+  int64_t concurrency;             // the smallest at which to_mode is best
+  std::string from_mode, to_mode;  // empty: none runs, or none is known
 };
 
 struct Confidence {

@@ -209,6 +209,17 @@ TEST(RenderRecommendation, AnUpperBoundHasNoLowerEndAndSaysWhy) {
   EXPECT_FALSE(absl::StrContains(Recommendation(PipeStyle()), "<="));
 }
 
+TEST(RenderRecommendation, SaysFromWhereOnNoPlanFits) {
+  v1::RecommendParallelismResponse answer = SampleAnswer();
+  v1::FlipPoint& flip = *answer.add_flip_points();
+  flip.set_concurrency(700);
+  flip.set_from_mode("DP2+EP2");
+  std::string text =
+      RenderRecommendation(SampleQuestion(), answer, Options(PipeStyle()));
+  EXPECT_TRUE(absl::StrContains(text, "DP2+EP2 from 300, none from 700"))
+      << text;
+}
+
 TEST(RenderRecommendation, TellsTheShareOfAStepThatIsMeasured) {
   v1::RecommendParallelismResponse answer = SampleAnswer();
   // Of 4 ms: half measured, a quarter extrapolated, a quarter by a stand-in.

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/recommend/ranking.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <utility>
+
+namespace fabricwise {
+namespace {
+
+// Times as in the ranking: misses before seconds.
+struct Time {
+  bool misses = false;
+  double seconds = 0;
+};
+
+bool Better(const Time& a, const Time& b) {
+  if (a.misses != b.misses) return b.misses;
+  return a.seconds < b.seconds;
+}
+
+Time TimeOf(const Score& score) { return {score.misses, score.seconds}; }
+
+// Whether `time` is within `margin` of `best`, which is no worse.
+bool Within(const Time& time, const Time& best, double margin) {
+  return time.misses == best.misses &&
+         time.seconds <= best.seconds * (1 + margin);
+}
+
+double MarginOf(const Contestant& contestant) {
+  return contestant.running ? kSwitchMargin : kTieRatio;
+}
+
+// Negative: `a` is preferred among equals, 0: neither.
+int ComparePreference(const Contestant& a, const Contestant& b) {
+  if (a.gpus != b.gpus) return a.gpus < b.gpus ? -1 : 1;
+  if (a.complexity != b.complexity) return a.complexity < b.complexity ? -1 : 1;
+  return 0;
+}
+
+// First, of `count` contestants.
+template <typename ContestantAt, typename ScoreAt>
+std::optional<size_t> FirstOf(size_t count, const ContestantAt& contestant,
+                              const ScoreAt& score) {
+  std::optional<Time> least;
+  for (size_t i = 0; i < count; ++i) {
+    if (score(i).runs &&
+        (!least.has_value() || Better(TimeOf(score(i)), *least))) {
+      least = TimeOf(score(i));
+    }
+  }
+  std::optional<size_t> first;
+  for (size_t i = 0; i < count; ++i) {
+    if (!score(i).runs ||
+        !Within(TimeOf(score(i)), *least, MarginOf(contestant(i)))) {
+      continue;
+    }
+    if (contestant(i).running) return i;
+    const int preference =
+        first.has_value() ? ComparePreference(contestant(i), contestant(*first))
+                          : -1;
+    if (preference < 0 ||
+        (preference == 0 && score(i).seconds < score(*first).seconds)) {
+      first = i;
+    }
+  }
+  return first;
+}
+
+class Search {
+ public:
+  Search(absl::Span<const Contestant> contestants,
+         absl::FunctionRef<Score(size_t, int64_t)> score)
+      : contestants_(contestants), score_(score) {}
+
+  std::vector<Change> Between(int64_t low, int64_t high) {
+    std::vector<Look> looks(contestants_.size());
+    for (size_t i = 0; i < looks.size(); ++i) {
+      looks[i] = {.at = low, .score = score_(i, low)};
+    }
+    for (int64_t at = low; at < high;) {
+      const int64_t next = std::min(kLookFactor * at, high);
+      Descend(FieldOf(looks, at, next), at, next);
+      at = next;
+    }
+    return std::move(changes_);
+  }
+
+ private:
+  struct Look {
+    int64_t at = 0;
+    Score score;
+  };
+
+  // A contestant from one concurrency to another.
+  struct Entry {
+    size_t index = 0;
+    Score low, high;
+
+    bool Always() const { return low.runs && high.runs; }
+    bool Never() const { return !low.runs && !high.runs; }
+    bool MayMiss() const { return low.misses || high.misses; }
+    // What begins to run on the way may be anything there.
+    bool WillMiss() const {
+      return low.runs && low.misses && (high.misses || !high.runs);
+    }
+    Time Worst() const {
+      return {MayMiss(), std::max(low.seconds, high.seconds)};
+    }
+  };
+  using Field = std::vector<Entry>;
+
+  // Those that may stand first somewhere from `low` to `high`. `looks`: the
+  // last ones, at `low` or below it; becomes those at `high`.
+  Field FieldOf(std::vector<Look>& looks, int64_t low, int64_t high) {
+    Field field;
+    field.reserve(looks.size());
+    std::optional<Time> least;
+    const auto add = [&](size_t i) {
+      Look& look = looks[i];
+      if (look.at < low) look = {.at = low, .score = score_(i, low)};
+      const Entry& entry =
+          field.emplace_back(Entry{i, look.score, score_(i, high)});
+      look = {.at = high, .score = entry.high};
+      if (entry.Always() &&
+          (!least.has_value() || Better(entry.Worst(), *least))) {
+        least = entry.Worst();
+      }
+    };
+    // The shortest at the last look goes first, so that others can be left out.
+    std::vector<size_t> order(looks.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      const Score &x = looks[a].score, &y = looks[b].score;
+      if (x.runs != y.runs) return x.runs;
+      return Better(TimeOf(x), TimeOf(y));
+    });
+    for (const size_t i : order) {
+      const Score& score = looks[i].score;
+      const Time at_best{score.misses, score.seconds / kFall};
+      if (score.runs && least.has_value() && Better(*least, at_best) &&
+          !Within(at_best, *least, MarginOf(contestants_[i]))) {
+        continue;
+      }
+      add(i);
+    }
+    return field;
+  }
+
+  // Appends the changes in (low, high] to changes_.
+  void Descend(Field field, int64_t low, int64_t high) {
+    // How far two may part or meet between `low` and `high`.
+    const double slack =
+        kStray * static_cast<double>(high - low) / static_cast<double>(low);
+    Narrow(field, slack);
+    const bool last = high - low == 1;
+    if (!last && Decided(field, slack)) return;
+    if (last || high - low <= low / kFinestStretch) {
+      const std::optional<size_t> from = First(field, &Entry::low);
+      const std::optional<size_t> to = First(field, &Entry::high);
+      if (Same(from, to)) return;
+      if (last) {
+        changes_.push_back({high, from, to});
+        return;
+      }
+    }
+    const int64_t middle = low + (high - low) / 2;
+    Field above = field;
+    for (size_t i = 0; i < field.size(); ++i) {
+      field[i].high = above[i].low = score_(field[i].index, middle);
+    }
+    Descend(std::move(field), low, middle);
+    Descend(std::move(above), middle, high);
+  }
+
+  // Leaves out what can nowhere be within its margin of the first.
+  void Narrow(Field& field, double slack) const {
+    std::optional<Entry> ahead;
+    for (const Entry& entry : field) {
+      if (entry.Always() &&
+          (!ahead.has_value() || Better(entry.Worst(), ahead->Worst()))) {
+        ahead = entry;
+      }
+    }
+    std::erase_if(field, [&](const Entry& entry) {
+      return entry.Never() ||
+             (ahead.has_value() && SurelyBeyond(entry, *ahead, slack));
+    });
+  }
+
+  // Whether one plan stands first throughout, or none runs anywhere.
+  bool Decided(const Field& field, double slack) const {
+    if (field.empty()) return true;
+    const std::optional<size_t> place = PlaceOfFirst(field, &Entry::low);
+    if (!place.has_value()) return false;
+    const Entry& first = field[*place];
+    return std::all_of(field.begin(), field.end(),
+                       [&](const Entry& other) {
+                         return other.index == first.index ||
+                                Of(other).plan == Of(first).plan ||
+                                SurelyBeyond(other, first, slack) ||
+                                SurelyPreferred(first, other, slack);
+                       }) &&
+           first.Always();
+  }
+
+  // Of two that run all the way, what they have in common at both ends.
+  struct Common {
+    double low = 0, high = 0;
+  };
+  Common CommonOf(const Entry& a, const Entry& b) const {
+    Common common;
+    if (!a.Always() || !b.Always()) return common;
+    for (size_t part = 0; part < kScoreParts; ++part) {
+      const int number = Of(a).parts[part];
+      if (number == 0 || number != Of(b).parts[part]) continue;
+      common.low += a.low.part_seconds[part];
+      common.high += a.high.part_seconds[part];
+    }
+    return common;
+  }
+
+  // Whether `a` is everywhere within `margin` of `b`, or before it.
+  bool SurelyWithin(const Entry& a, const Entry& b, double margin,
+                    double slack) const {
+    if (a.index == b.index) return a.Always();
+    if (!a.Always() || !b.low.runs) return false;
+    if (a.MayMiss() && !b.WillMiss()) return false;
+    if (!a.MayMiss() && b.WillMiss()) return true;
+    const Common common = CommonOf(a, b);
+    const auto within = [&](double of_a, double of_b, double of_both) {
+      return (1 + slack) * (of_a - of_both) <=
+             (1 + margin) * (of_b - of_both) + margin * of_both;
+    };
+    return within(a.low.seconds, b.low.seconds, common.low) &&
+           (!b.high.runs ||
+            within(a.high.seconds, b.high.seconds, common.high));
+  }
+
+  // Whether `entry` is everywhere further behind `ahead`, which always runs,
+  // than its margin.
+  bool SurelyBeyond(const Entry& entry, const Entry& ahead,
+                    double slack) const {
+    if (entry.index == ahead.index || !entry.low.runs) return false;
+    if (ahead.MayMiss() && !entry.WillMiss()) return false;
+    if (!ahead.MayMiss() && entry.WillMiss()) return true;
+    const double margin = MarginOf(Of(entry));
+    const Common common = CommonOf(entry, ahead);
+    const auto beyond = [&](double time, double of_ahead, double of_both) {
+      return time - of_both >
+             (1 + margin) * (1 + slack) * (of_ahead - of_both) +
+                 margin * of_both;
+    };
+    return beyond(entry.low.seconds, ahead.low.seconds, common.low) &&
+           (!entry.high.runs ||
+            beyond(entry.high.seconds, ahead.high.seconds, common.high));
+  }
+
+  // Whether `a` is everywhere within its margin of `b`, and then stands before
+  // it.
+  bool SurelyPreferred(const Entry& a, const Entry& b, double slack) const {
+    if (Of(b).running) return false;
+    const int preference = Of(a).running ? -1 : ComparePreference(Of(a), Of(b));
+    return preference <= 0 &&
+           SurelyWithin(a, b, preference < 0 ? MarginOf(Of(a)) : 0, slack);
+  }
+
+  std::optional<size_t> PlaceOfFirst(const Field& field,
+                                     Score Entry::*end) const {
+    return FirstOf(
+        field.size(),
+        [&](size_t i) -> const Contestant& { return Of(field[i]); },
+        [&](size_t i) -> const Score& { return field[i].*end; });
+  }
+  std::optional<size_t> First(const Field& field, Score Entry::*end) const {
+    const std::optional<size_t> place = PlaceOfFirst(field, end);
+    if (!place.has_value()) return std::nullopt;
+    return field[*place].index;
+  }
+
+  bool Same(const std::optional<size_t>& a,
+            const std::optional<size_t>& b) const {
+    if (!a.has_value() || !b.has_value()) return a == b;
+    return contestants_[*a].plan == contestants_[*b].plan;
+  }
+
+  const Contestant& Of(const Entry& entry) const {
+    return contestants_[entry.index];
+  }
+
+  const absl::Span<const Contestant> contestants_;
+  const absl::FunctionRef<Score(size_t, int64_t)> score_;
+  std::vector<Change> changes_;
+};
+
+}  // namespace
+
+std::optional<size_t> First(absl::Span<const Contestant> contestants,
+                            absl::Span<const Score> scores) {
+  return FirstOf(
+      scores.size(),
+      [&](size_t i) -> const Contestant& { return contestants[i]; },
+      [&](size_t i) -> const Score& { return scores[i]; });
+}
+
+std::vector<Change> FindChanges(
+    absl::Span<const Contestant> contestants, int64_t low, int64_t high,
+    absl::FunctionRef<Score(size_t, int64_t)> score) {
+  return Search(contestants, score).Between(low, high);
+}
+
+}  // namespace fabricwise
