@@ -252,7 +252,8 @@ class Sglang final : public Engine {
         .reserve_bytes = ReservedBytes(model, plan, defaults, gpu_bytes),
         // The overlap scheduler prepares a step while the one before it runs;
         // stages of a pipeline, which have none, do so while others compute.
-        .host_seconds = 0};
+        // Agreeing with other ranks (managers/scheduler.py) is not hidden.
+        .host_seconds = plan.attention_dp > 1 ? kDataParallelSyncSeconds : 0};
     if (IsDeepEp(plan)) {
       rules.prompt_exchange = ExchangeImpl::kDeepEpHighThroughput;
       // A rank's tokens are split over its tensor-parallel ranks.

@@ -182,8 +182,9 @@ class Trtllm final : public Engine {
         .max_sequences = kMostSequences,
         .usable_memory_fraction = 1,
         .kv_memory_fraction = kKvFraction,
-        // The executor prepares a step while the one before it runs.
-        .host_seconds = 0};
+        // The executor prepares a step while the one before it runs; agreeing
+        // with other ranks (_torch/pyexecutor/py_executor.py) is not hidden.
+        .host_seconds = plan.attention_dp > 1 ? kDataParallelSyncSeconds : 0};
     // The norm after an all-reduce of its own is part of it.
     if (OwnAllReduce(node, gpus, plan.attention_tp)) {
       rules.fused_norm_max_bytes = kWorkspaceBytes;

@@ -33,12 +33,6 @@ constexpr double kMemoryUtilization = 0.92;
 // memory for KV beside weights and activations (v1/worker/gpu_worker.py).
 constexpr double kStartupBytes = 1024 * kMiB;
 
-// Host time of a step with data-parallel ranks: the ranks agree on its size by
-// an all-reduce of a few integers among processes over the loopback interface
-// (v1/worker/dp_utils.py), one round trip and the wait for the last of them.
-// Stated, not measured: of the order of a tenth of a millisecond.
-constexpr double kDataParallelSyncSeconds = 100e-6;
-
 // engine/arg_utils.py: max_num_batched_tokens of the API server and
 // max_num_seqs, by the memory of a GPU.
 struct StepDefaults {
@@ -301,7 +295,8 @@ class Vllm final : public Engine {
         .usable_memory_fraction = kMemoryUtilization,
         .startup_bytes = kStartupBytes,
         // Scheduling and sampling overlap the step (asynchronous scheduling is
-        // the default); agreeing with other ranks does not.
+        // the default); agreeing with other ranks (v1/worker/dp_utils.py) does
+        // not.
         .host_seconds = plan.attention_dp > 1 ? kDataParallelSyncSeconds : 0};
     for (const SparseKv& kv : kSparseKv) {
       if (model.index_topk > 0 && model.kv_lora_rank == kv.latent &&

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
 
+#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/engines/engine.h"
+#include "server/profile/preset.h"
 #include "tests/unit/engines/recipes.h"
 
 namespace fabricwise {
@@ -378,6 +380,12 @@ TEST(Sglang, FusesNormsIntoTheAllReducesOfMoeModelsUnderTensorParallelism) {
   EXPECT_EQ(RecipeOf(kSglang, Preset("Llama-3.1-70B"), "TP8").fused.count, 0);
 }
 
+TEST(Sglang, WaitsForOtherRanksUnderAttentionDataParallelism) {
+  const ModelShape& kimi = Preset("Kimi-K2.5");
+  EXPECT_EQ(RecipeOf(kSglang, kimi, "TP8").host_seconds, 0);
+  EXPECT_EQ(RecipeOf(kSglang, kimi, "DP8+EP8").host_seconds, 100e-6);
+}
+
 TEST(Sglang, BatchesPromptsByThemselvesAndDeepEpTokensByItsLimit) {
   const ModelShape& kimi = Preset("Kimi-K2.5");
   EXPECT_FALSE(RecipeOf(kSglang, kimi, "TP8").mixed_steps);
@@ -520,6 +528,47 @@ TEST(Sglang, KeepsOffPeerCopiesThatAreBroken) {
 TEST(Sglang, LeavesTheMemoryFractionToItselfWhereMemoryIsNotKnown) {
   EXPECT_THAT(Launch("Kimi-K2.5", "TP8", 1, NodeOf(8, true, 90, 0)).commands[0],
               Not(HasSubstr("--mem-fraction-static")));
+}
+
+// Whatever the model, the plan and the node.
+TEST(Sglang, NeverEmitsWhatIsGoneOrNotForAServer) {
+  int launched = 0;
+  for (const ModelShape& model : Presets()) {
+    for (const Fingerprint& node : {Node(8), Box("NVIDIA L40S", 8, false, true),
+                                    Box("NVIDIA H200", 8, true, false)}) {
+      for (const char* mode :
+           {"TP8", "2xTP4", "8xTP1", "PP2xTP4", "2xPP4", "TP8+EP8",
+            "TP8+EP2xMTP4", "TP8+EP8:deepep-ll", "DP8", "DP8+EP8",
+            "DP8+EP8:deepep-ll", "2xDP4+EP4", "PP2xDP4+EP4", "DP2xTP4+EP8"}) {
+        const auto plan = ParseMode(mode, model.is_moe());
+        if (!plan.ok()) continue;  // a dense model has no experts
+        const Placement gpus = Gpus(*plan);
+        if (GetEngine(kSglang).Refusal(model, *plan, node, gpus.replicas[0])) {
+          continue;
+        }
+        ++launched;
+        const LaunchAdvice launch = GetEngine(kSglang).Launch(
+            model, *plan, {.concurrency = 64}, node, gpus);
+        ASSERT_FALSE(launch.commands.empty());
+        const std::string all = absl::StrJoin(launch.commands, " ") +
+                                absl::StrJoin(launch.environment, " ");
+        for (const char* gone :
+             {"--enable-ep-moe", "--enable-deepep-moe",
+              "--enable-flashinfer-allreduce-fusion", "--deepep-mode normal",
+              "--enable-pcie-oneshot-allreduce"}) {
+          EXPECT_THAT(all, Not(HasSubstr(gone)));
+        }
+        // Without a size the engine switches it off without a word.
+        const bool attention_dp =
+            all.find("--enable-dp-attention") != std::string::npos;
+        EXPECT_EQ(attention_dp, plan->attention_dp > 1) << all;
+        if (attention_dp) {
+          EXPECT_THAT(all, HasSubstr("--dp-size"));
+        }
+      }
+    }
+  }
+  EXPECT_GT(launched, 300);
 }
 
 }  // namespace
