@@ -168,7 +168,7 @@ std::optional<Role> RoleOf(const Peer& peer, const AccessRules& rules) {
   return std::nullopt;
 }
 
-Access::Access(AccessRules rules, const Clock* clock)
+Access::Access(const AccessRules& rules, const Clock* clock)
     : clock_(clock),
       rules_(std::make_shared<const AccessRules>(rules)),
       most_time_nanoseconds_(absl::ToInt64Nanoseconds(rules.most_time)),

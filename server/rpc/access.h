@@ -85,7 +85,7 @@ std::optional<Role> RoleOf(const Peer& peer, const AccessRules& rules);
 class Access {
  public:
   // `clock` is borrowed and outlives this.
-  Access(AccessRules rules, const Clock* clock);
+  Access(const AccessRules& rules, const Clock* clock);
 
   // For calls from now on; those under way go on, streams included.
   void SetRules(AccessRules rules);
