@@ -17,7 +17,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-Environment Env(bool root, std::map<std::string, std::string> variables) {
+Environment Env(bool root,
+                const std::map<std::string, std::string>& variables) {
   return {.root = root, .variable = [variables](const char* name) {
             const auto found = variables.find(name);
             return found == variables.end() ? std::string() : found->second;
@@ -32,7 +33,7 @@ std::vector<std::string> Listen(const Config& config) {
 
 class ConfigTest : public testing::Test {
  protected:
-  absl::StatusOr<CommandLine> Parse(std::vector<std::string> arguments) {
+  absl::StatusOr<CommandLine> Parse(const std::vector<std::string>& arguments) {
     return ParseCommandLine(arguments, Env(false, {{"HOME", "/h"}}),
                             folder_.File("absent.conf"));
   }

@@ -22,7 +22,7 @@ using ::testing::MatchesRegex;
 
 constexpr int kProcess = 4711;
 
-Environment Env(std::map<std::string, std::string> variables) {
+Environment Env(const std::map<std::string, std::string>& variables) {
   return {.variable = [variables](const char* name) {
     const auto found = variables.find(name);
     return found == variables.end() ? std::string() : found->second;
