@@ -523,6 +523,7 @@ Price CollectiveOperation::Evaluate(const Argument& argument) const {
   Price price = ToPrice(*choice.estimate, choice.note);
   price.upper_bound = choice.upper_bound;
   price.groups = choice.curve->first.concurrent_groups;
+  price.of_any_group = choice.curve->first.group.members.empty();
   return price;
 }
 

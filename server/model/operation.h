@@ -27,8 +27,10 @@ struct Price {
   Standing standing = Standing::kMeasured;
   bool upper_bound = false;  // how much less it takes is not known
   absl::string_view note;    // a literal; empty: none
-  // Of a collective: how many groups were busy at once when it was measured.
+  // Of a collective: how many groups were busy at once when it was measured,
+  // and whether on GPUs that its key does not name.
   int groups = 0;
+  bool of_any_group = false;
 };
 
 // What one occurrence is asked for: bytes of a message or of memory, or tokens

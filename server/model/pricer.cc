@@ -12,6 +12,8 @@
 namespace fabricwise {
 namespace {
 
+constexpr absl::string_view kLinkedOtherwise =
+    "measured on GPUs that are linked otherwise";
 constexpr absl::string_view kMeasuredAlone =
     "measured with no other group busy at once";
 
@@ -118,7 +120,8 @@ struct Item {
   double count = 0;
   Section section = Section::kLayers;
   bool communication = false;
-  int groups = 1;  // of a replica that do it at once
+  int groups = 1;                 // of a replica that do it at once
+  bool linked_otherwise = false;  // than where curves of any group come from
   absl::string_view note;
   bool upper_bound = false;  // beside what its price is
   std::optional<Launch> only;
@@ -331,30 +334,34 @@ struct Pricer::State {
                               : std::max(1, replica_gpus / use.group_size);
     const int at_once =
         profile.MeasuresContention() ? groups * site.replicas : 1;
-    GpuGroup group{.size = use.group_size};
+    const Site::Group* at = nullptr;
     if (across) {
-      group.members = site.neighbours;
+      at = &site.neighbours;
     } else if (use.group_size == plan.stage_gpus()) {
-      group.members = site.stage;
+      at = &site.stage;
     } else if (use.group_size == plan.attention_tp) {
-      group.members = site.tensor_group;
+      at = &site.tensor_group;
     }
+    GpuGroup group{.size = use.group_size};
+    if (at != nullptr) group.members = at->members;
     const auto operation = [&](CollectiveOp op) {
       return Intern(collectives, op, group, at_once, use.paths);
     };
     const auto add = [&](const CollectiveStep& step, absl::string_view note) {
-      bound.items.push_back({.operation = operation(step.op),
-                             .name = use.name,
-                             .asks = Asks::kTokens,
-                             .basis = step.tokens,
-                             .factor = step.bytes_per_token,
-                             .count = use.count,
-                             .section = use.section,
-                             .communication = true,
-                             .groups = groups,
-                             .note = note,
-                             .upper_bound = use.upper_bound,
-                             .only = use.only});
+      bound.items.push_back(
+          {.operation = operation(step.op),
+           .name = use.name,
+           .asks = Asks::kTokens,
+           .basis = step.tokens,
+           .factor = step.bytes_per_token,
+           .count = use.count,
+           .section = use.section,
+           .communication = true,
+           .groups = groups,
+           .linked_otherwise = at != nullptr && at->linked_otherwise,
+           .note = note,
+           .upper_bound = use.upper_bound,
+           .only = use.only});
     };
     const bool measured = std::all_of(use.steps.begin(), use.steps.end(),
                                       [&](const CollectiveStep& step) {
@@ -584,9 +591,12 @@ ExplainedPrice Pricer::Explain(const Bound& bound, const StepLoad& load,
     const double count = item.count * multiplicity.Of(item.section);
     if (price.seconds * count == 0) continue;
     absl::string_view note = item.note.empty() ? price.note : item.note;
-    if (note.empty() && price.groups > 0 &&
-        item.groups * replicas > price.groups) {
-      note = kMeasuredAlone;
+    if (note.empty() && price.groups > 0) {
+      if (price.of_any_group && item.linked_otherwise) {
+        note = kLinkedOtherwise;
+      } else if (item.groups * replicas > price.groups) {
+        note = kMeasuredAlone;
+      }
     }
     result.terms.push_back(
         {.name = std::string(item.name),

@@ -50,11 +50,16 @@ struct ExplainedPrice {
 // Where a recipe runs, for curves that were measured on named GPUs or with
 // several groups busy at once.
 struct Site {
+  struct Group {
+    // As GpuGroup names them; empty: not known, or not measured by name.
+    std::string members;
+    // Otherwise than the node's first GPUs, on which any group is measured.
+    bool linked_otherwise = false;
+  };
   int replicas = 1;
-  // The GPUs of the tensor-parallel group, the stage, and the two neighbours in
-  // a pipeline whose links are the poorest, as GpuGroup names them; empty: not
-  // known, or not measured by name.
-  std::string tensor_group, stage, neighbours;
+  // The tensor-parallel group, the stage, and the two neighbours in a pipeline
+  // whose links are the poorest.
+  Group tensor_group, stage, neighbours;
 };
 
 // Prices any number of recipes over one profile. What several recipes or loads

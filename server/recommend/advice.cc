@@ -430,8 +430,11 @@ class Advisor {
          .size = state.admission.prompt_tokens,
          .relative_sigma = admission.sigma_seconds / admission.seconds,
          .upper_bound = admission.upper_bound,
-         .note = state.mixed ? "what they add to a decode step"
-                             : "between two decode steps"});
+         .note = absl::StrCat(state.mixed ? "what they add to a decode step"
+                                          : "between two decode steps",
+                              admission.upper_bound
+                                  ? "; kernels of theirs are upper bounds"
+                                  : "")});
     return terms;
   }
 

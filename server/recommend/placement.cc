@@ -228,16 +228,22 @@ std::pair<int, int> Poverty(absl::Span<const int> gpus,
   return poverty;
 }
 
-// The name of the poorest of `groups`; empty: there is none.
-std::string PoorestOf(const std::vector<std::vector<int>>& groups,
-                      const Topology& topology) {
-  if (groups.empty()) return "";
+// Of the poorest of `groups`, which are of equal size; none for no group.
+Site::Group PoorestOf(const std::vector<std::vector<int>>& groups,
+                      const Profile& profile) {
+  if (groups.empty()) return {};
+  const Topology& topology = profile.topology();
   std::vector<int> poorest = *std::max_element(
       groups.begin(), groups.end(), [&](const auto& a, const auto& b) {
         return Poverty(a, topology) < Poverty(b, topology);
       });
   std::sort(poorest.begin(), poorest.end());
-  return absl::StrJoin(poorest, ",");
+  std::vector<int> first(poorest.size());
+  std::iota(first.begin(), first.end(), 0);
+  const bool named = profile.NamesGroupsOf(static_cast<int>(poorest.size()));
+  return {.members = named ? absl::StrJoin(poorest, ",") : "",
+          .linked_otherwise =
+              Poverty(poorest, topology) != Poverty(first, topology)};
 }
 
 }  // namespace
@@ -247,26 +253,23 @@ Site SiteOf(const Plan& plan, absl::Span<const int> gpus,
   Site site{.replicas = plan.replicas};
   // Where links are alike the curves of any group have more points.
   if (profile.topology().kind_count() == 1) return site;
-  const auto stage = static_cast<size_t>(plan.stage_gpus());
-  // Consecutive groups of `size`.
-  const auto name = [&](int size) {
+  const auto consecutive = [&](int each) {
+    const auto size = static_cast<size_t>(each);
     std::vector<std::vector<int>> groups;
-    if (size < 2 || !profile.NamesGroupsOf(size)) return std::string();
-    for (size_t i = 0; i < gpus.size(); i += static_cast<size_t>(size)) {
-      const auto group = gpus.subspan(i, static_cast<size_t>(size));
+    for (size_t i = 0; size > 1 && i < gpus.size(); i += size) {
+      const auto group = gpus.subspan(i, size);
       groups.emplace_back(group.begin(), group.end());
     }
-    return PoorestOf(groups, profile.topology());
+    return PoorestOf(groups, profile);
   };
-  site.tensor_group = name(plan.attention_tp);
-  site.stage = name(plan.stage_gpus());
-  if (profile.NamesGroupsOf(2)) {
-    std::vector<std::vector<int>> pairs;
-    for (size_t i = stage; i < gpus.size(); ++i) {
-      pairs.push_back({gpus[i - stage], gpus[i]});
-    }
-    site.neighbours = PoorestOf(pairs, profile.topology());
+  site.tensor_group = consecutive(plan.attention_tp);
+  site.stage = consecutive(plan.stage_gpus());
+  const auto stage = static_cast<size_t>(plan.stage_gpus());
+  std::vector<std::vector<int>> pairs;
+  for (size_t i = stage; i < gpus.size(); ++i) {
+    pairs.push_back({gpus[i - stage], gpus[i]});
   }
+  site.neighbours = PoorestOf(pairs, profile);
   return site;
 }
 

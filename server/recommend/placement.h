@@ -37,7 +37,7 @@ inline constexpr int kMostPlacedGpus = 16;
 inline constexpr int kMostPlacementSteps = 4000;
 
 // What the curves of a replica of `plan` on `gpus` (Placement) are looked up
-// by: groups whose size was measured by name, on a node whose links differ.
+// by. Nothing but the replicas on a node whose links are alike.
 Site SiteOf(const Plan& plan, absl::Span<const int> gpus,
             const Profile& profile);
 

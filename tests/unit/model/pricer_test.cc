@@ -496,17 +496,17 @@ TEST(Groups, AreLookedUpByNameWhereTheyWereMeasured) {
   AddPoint({.op = kAllReduce, .group = {2, "1,3"}}, 700, data);
   const auto profile = BuildOrDie(std::move(data));
   const Plan stages{.pipeline = 2, .attention_tp = 2};
-  const Term across =
-      OneTerm(*profile, stages, kSendRecv, 2,
-              {.tensor_group = "1,3", .neighbours = "2,5"}, Section::kBoundary);
+  const Term across = OneTerm(*profile, stages, kSendRecv, 2,
+                              {.tensor_group = {"1,3"}, .neighbours = {"2,5"}},
+                              Section::kBoundary);
   EXPECT_EQ(across.source, "send_recv/n2[2,5]/nccl/graph");
   EXPECT_NEAR(across.seconds / across.count, 900e-6, 1e-12);
-  EXPECT_EQ(OneTerm(*profile, stages, kSendRecv, 2, {.neighbours = "0,1"},
+  EXPECT_EQ(OneTerm(*profile, stages, kSendRecv, 2, {.neighbours = {"0,1"}},
                     Section::kBoundary)
                 .source,
             "send_recv/n2/nccl/graph");
   const Plan ranks{.attention_dp = 2, .attention_tp = 2};
-  const Site odd{.tensor_group = "1,3", .stage = "1,3,5,7"};
+  const Site odd{.tensor_group = {"1,3"}, .stage = {"1,3,5,7"}};
   EXPECT_EQ(OneTerm(*profile, ranks, kAllReduce, 2, odd).source,
             "all_reduce/n2[1,3]/nccl/graph");
   EXPECT_EQ(OneTerm(*profile, ranks, kAllReduce, 4, odd).source,
@@ -516,6 +516,25 @@ TEST(Groups, AreLookedUpByNameWhereTheyWereMeasured) {
                     kAllReduce, 2, odd)
                 .source,
             "all_reduce/n2/nccl/graph");
+}
+
+TEST(Groups, AreMarkedWhereTheirCurveIsOfOtherLinks) {
+  using enum CollectiveOp;
+  ProfileData data = SyntheticProfileData({});
+  AddPoint({.op = kAllReduce, .group = {2, "1,3"}}, 700, data);
+  const auto profile = BuildOrDie(std::move(data));
+  const Plan plan{.attention_tp = 2};
+  const auto note = [&](const Site::Group& group, int replicas = 1) {
+    return OneTerm(*profile, plan, kAllReduce, 2,
+                   {.replicas = replicas, .stage = group})
+        .note;
+  };
+  const char* const otherwise = "measured on GPUs that are linked otherwise";
+  EXPECT_EQ(note({"5,7", true}), otherwise);
+  EXPECT_EQ(note({"", true}), otherwise);
+  EXPECT_EQ(note({"", true}, 4), otherwise);
+  EXPECT_EQ(note({"5,7", false}), "");
+  EXPECT_EQ(note({"1,3", true}), "");  // measured on these very two
 }
 
 TEST(Groups, ThatAreBusyAtOnceHaveCurvesOfTheirOwn) {

@@ -252,23 +252,41 @@ TEST(SiteOf, NamesThePoorestGroupsOfMeasuredSizes) {
   const auto profile = BuildOrDie(WithAPair());
   const Plan plan{.pipeline = 2, .attention_tp = 2};
   const Site site = SiteOf(plan, {0, 2, 4, 1}, *profile);
-  EXPECT_EQ(site.tensor_group, "1,4");  // 0 and 2 are on one switch
-  EXPECT_EQ(site.stage, "1,4");
-  EXPECT_EQ(site.neighbours, "1,2");  // 0 and 4 are on one switch
-  EXPECT_EQ(SiteOf({.attention_tp = 4}, {0, 2, 4, 6}, *profile).tensor_group,
-            "");
+  // 0 and 2 are on one switch, and so are 0 and 4.
+  EXPECT_EQ(site.tensor_group.members, "1,4");
+  EXPECT_EQ(site.stage.members, "1,4");
+  EXPECT_EQ(site.neighbours.members, "1,2");
+  EXPECT_EQ(
+      SiteOf({.attention_tp = 4}, {0, 2, 4, 6}, *profile).tensor_group.members,
+      "");
+}
+
+TEST(SiteOf, TellsGroupsThatAreLinkedOtherwiseThanTheFirstGpus) {
+  // 0 and 1 are on two switches.
+  const auto profile = BuildOrDie(WithAPair());
+  const auto otherwise = [&](std::vector<int> gpus) {
+    return SiteOf({.attention_tp = static_cast<int>(gpus.size())}, gpus,
+                  *profile)
+        .stage.linked_otherwise;
+  };
+  EXPECT_TRUE(otherwise({0, 2}));
+  EXPECT_FALSE(otherwise({4, 7}));
+  EXPECT_TRUE(otherwise({1, 3, 5, 7}));
+  EXPECT_FALSE(otherwise({4, 5, 6, 7}));
 }
 
 TEST(SiteOf, NamesNoGroupWhereNoneWasMeasuredOrLinksAreAlike) {
   const Plan plan{.attention_tp = 2};
   ProfileData data = WithAPair();
   data.measurements.pop_back();
-  EXPECT_EQ(SiteOf(plan, {0, 1}, *BuildOrDie(std::move(data))).tensor_group,
-            "");
+  EXPECT_EQ(
+      SiteOf(plan, {0, 1}, *BuildOrDie(std::move(data))).tensor_group.members,
+      "");
   data = WithAPair();
   data.fingerprint.nvlinks.clear();
-  EXPECT_EQ(SiteOf(plan, {0, 1}, *BuildOrDie(std::move(data))).tensor_group,
-            "");
+  EXPECT_EQ(
+      SiteOf(plan, {0, 1}, *BuildOrDie(std::move(data))).tensor_group.members,
+      "");
 }
 
 TEST(Placer, SharesThePlacementOfPlansThatDifferInExpertsOnly) {
