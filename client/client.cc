@@ -103,6 +103,7 @@ ExitCode RunCommand(std::vector<std::string> arguments,
   AddStyle(app, session);
   AddRecommendCommand(app, session);
   AddSweepCommand(app, session);
+  AddRankCommand(app, session);
   AddCurvesCommand(app, session);
   AddModelsCommand(app, session);
   AddProfileCommand(app, session);

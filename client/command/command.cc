@@ -98,6 +98,10 @@ void AddAddress(CLI::App& app, ServiceAddress* address, Reach reach) {
         ->type_name("FILE|NAME")
         ->excludes(target);
   }
+  AddConnection(app, address);
+}
+
+void AddConnection(CLI::App& app, ServiceAddress* address) {
   const struct {
     const char* name;
     const char* variable;

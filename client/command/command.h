@@ -43,6 +43,7 @@ void AddStatusCommand(CLI::App& app, Session& session);
 void AddWatchCommand(CLI::App& app, Session& session);
 void AddMeasureCommand(CLI::App& app, Session& session);
 void AddDoctorCommand(CLI::App& app, Session& session);
+void AddRankCommand(CLI::App& app, Session& session);
 
 // Options that take one value of `T` (int64_t or double). What cannot be read
 // as one is refused by name; ranges are for whoever answers.
@@ -66,6 +67,9 @@ enum class Reach {
   kDaemon,  // a daemon only
 };
 void AddAddress(CLI::App& app, ServiceAddress* address, Reach reach);
+
+// Of those, what does not say whom to ask: how, and for how long.
+void AddConnection(CLI::App& app, ServiceAddress* address);
 
 enum class Format { kTable, kJson, kFlags, kCsv };
 void AddFormat(CLI::App& app, Format* format,

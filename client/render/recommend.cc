@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "client/render/plan_columns.h"
 #include "client/render/plot.h"
 #include "client/render/table.h"
 #include "client/render/text.h"
@@ -34,65 +35,12 @@ constexpr int kPlansExplained = 2;
 constexpr size_t kLabelColumns = 14;  // before what is said under a table
 constexpr absl::string_view kTie =
     "a tie (within 1 %), where fewer GPUs, then the simpler plan go first";
-constexpr double kGib = 1024.0 * 1024 * 1024;
-
-std::string Dot(const Style& style) { return style.unicode ? " · " : ", "; }
-std::string Dash(const Style& style) { return style.unicode ? "–" : "-"; }
-std::string AtMost(const Style& style) { return style.unicode ? "≤ " : "<= "; }
-
-std::string Heading(const Style& style, const std::string& model,
-                    const std::string& load) {
-  std::string name = Printable(model.empty() ? "model" : model);
-  std::string out;
-  for (const std::string& line :
-       Wrapped(absl::StrCat(name, Dot(style), load),
-               style.width > 0 ? style.width - 1 : 0)) {
-    bool first = out.empty();
-    std::string text = line;
-    if (first && absl::StartsWith(line, name)) {
-      text = absl::StrCat(Painted(style, Paint::kBold, name),
-                          line.substr(name.size()));
-    }
-    absl::StrAppend(&out, " ", text, "\n");
-  }
-  return out;
-}
 
 template <typename List>
 bool SeveralEngines(const List& plans) {
   return std::any_of(plans.begin(), plans.end(), [&](const auto& plan) {
     return plan.engine() != plans[0].engine();
   });
-}
-
-std::string MemoryCell(const v1::MemoryUse& memory) {
-  double used = static_cast<double>(memory.weights_bytes()) +
-                static_cast<double>(memory.kv_cache_bytes()) +
-                static_cast<double>(memory.activation_bytes()) +
-                static_cast<double>(memory.communicator_bytes());
-  if (used <= 0) return "";
-  std::string text = FormatNumber(used / kGib);
-  if (memory.available_bytes() > 0) {
-    absl::StrAppend(
-        &text, " / ",
-        FormatNumber(static_cast<double>(memory.available_bytes()) / kGib));
-  }
-  return text;
-}
-
-std::string In(TimeUnit unit, double seconds) {
-  return FormatNumber(seconds / unit.seconds);
-}
-
-// The smallest positive value of `get` over `plans`, for a column's unit.
-template <typename Get>
-double Smallest(const std::vector<const v1::PlanAdvice*>& plans, Get get) {
-  double smallest = std::numeric_limits<double>::infinity();
-  for (const v1::PlanAdvice* plan : plans) {
-    double value = get(*plan);
-    if (value > 0) smallest = std::min(smallest, value);
-  }
-  return smallest;
 }
 
 // The share of a step's time that is read from this node's curves: measured, or
@@ -136,91 +84,6 @@ std::string RenderUpperBounds(const Style& style,
   return out;
 }
 
-struct Kind {
-  bool latency = false;
-  bool prefill = false;
-  bool communication = false;
-};
-
-Kind KindOf(const v1::RecommendParallelismRequest& question) {
-  return {question.objective() == v1::OBJECTIVE_LATENCY,
-          question.workload().phase() == v1::PHASE_PREFILL,
-          question.cost_scope() == v1::COST_SCOPE_COMMUNICATION};
-}
-
-// A plan's mode, marked where its engine's rules are in doubt.
-std::string ModeCell(const v1::PlanAdvice& plan) {
-  return absl::StrCat(Printable(plan.plan().mode()),
-                      plan.caveat().empty() ? "" : " ?");
-}
-
-// What the marks stand for, once for each engine.
-std::string RenderCaveats(const Style& style,
-                          const std::vector<const v1::PlanAdvice*>& plans) {
-  std::string out;
-  std::string first = " ? in doubt   ";
-  std::set<v1::Engine> said;
-  for (const v1::PlanAdvice* plan : plans) {
-    if (plan->caveat().empty() || !said.insert(plan->engine()).second) continue;
-    absl::StrAppend(&out, Paragraph(style, first,
-                                    absl::StrCat(Words(plan->engine()), ": ",
-                                                 Printable(plan->caveat())),
-                                    Paint::kWarn));
-    first.assign(first.size(), ' ');
-  }
-  return out;
-}
-
-// Columns that plans and sweep points share.
-struct PlanColumns {
-  Kind kind;
-  TimeUnit tpot, ttft;
-
-  PlanColumns(Kind kind_in, const std::vector<const v1::PlanAdvice*>& plans)
-      : kind(kind_in),
-        tpot(TimeUnitFor(
-            Smallest(plans, [](const auto& p) { return p.tpot_seconds(); }))),
-        ttft(TimeUnitFor(
-            Smallest(plans, [](const auto& p) { return p.ttft_seconds(); }))) {}
-
-  void AddTo(std::vector<Column>* columns) const {
-    columns->push_back({"GPUs", Align::kRight});
-    columns->push_back(
-        {kind.prefill ? "prompt tok/s" : "tok/s", Align::kRight});
-    columns->push_back(
-        {absl::StrCat(kind.communication ? "comm/step " : "TPOT ", tpot.name),
-         Align::kRight});
-    columns->push_back({"90 %", Align::kRight, 3});
-    columns->push_back({absl::StrCat("TTFT ", ttft.name), Align::kRight, 2});
-    columns->push_back({"GiB/GPU", Align::kRight, 1});
-  }
-
-  void AddTo(const Style& style, const v1::PlanAdvice& plan, Paint paint,
-             std::vector<Cell>* row) const {
-    row->push_back({absl::StrCat(plan.plan().gpus()), paint});
-    row->push_back({FormatNumber(plan.output_tokens_per_second()), paint});
-    bool has_tpot = plan.tpot_seconds() > 0;
-    row->push_back({has_tpot ? In(tpot, plan.tpot_seconds()) : "", paint});
-    const v1::Interval& interval = plan.interval();
-    row->push_back(
-        {has_tpot && interval.tpot_high_seconds() > 0
-             ? absl::StrCat(
-                   interval.has_tpot_low_seconds()
-                       ? absl::StrCat(In(tpot, interval.tpot_low_seconds()),
-                                      Dash(style))
-                       : AtMost(style),
-                   In(tpot, interval.tpot_high_seconds()))
-             : "",
-         Paint::kDim});
-    row->push_back(
-        {plan.has_ttft_seconds() ? In(ttft, plan.ttft_seconds()) : "", paint});
-    const v1::MemoryUse& memory = plan.memory();
-    bool over = memory.available_bytes() > 0 && !memory.fits();
-    row->push_back({absl::StrCat(MemoryCell(memory), over ? " !" : ""),
-                    over ? Paint::kBad : paint});
-  }
-};
-
 std::string PlanTable(const v1::RecommendParallelismRequest& question,
                       const Plans& plans, int shown,
                       const RenderOptions& options) {
@@ -250,13 +113,8 @@ std::string PlanTable(const v1::RecommendParallelismRequest& question,
                               i == 0 ? Paint::kGood : paint}};
     if (engines) row.push_back({Words(plan.engine()), paint});
     shared.AddTo(options.style, plan, paint, &row);
-    double change =
-        plan.output_tokens_per_second() / plans[0].output_tokens_per_second() -
-        1;
-    if (shared.kind.latency) {
-      change = plan.tpot_seconds() / plans[0].tpot_seconds() - 1;
-    }
-    row.push_back({i == 0 ? "" : FormatChange(change), Paint::kDim});
+    row.push_back({i == 0 ? "" : VersusFirst(shared.kind(), plan, plans[0]),
+                   Paint::kDim});
     row.push_back({MeasuredShare(plan), Paint::kDim});
     constexpr int kBarColumns = 12;
     row.push_back(
@@ -659,7 +517,7 @@ std::string RenderSweep(const v1::RecommendParallelismRequest& question,
     shared.AddTo(style, first, Paint::kNone, &row);
     if (point.plans_size() > 1) {
       const v1::PlanAdvice& second = point.plans(1);
-      double margin = shared.kind.latency
+      double margin = shared.kind().latency
                           ? second.tpot_seconds() / first.tpot_seconds() - 1
                           : first.output_tokens_per_second() /
                                     second.output_tokens_per_second() -

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/render/rank.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/command/command.h"
+#include "client/command/question.h"
+#include "client/resolve.h"
+#include "server/base/status_macros.h"
+
+namespace fabricwise {
+namespace {
+
+// Nodes asked at once: each has a thread, which waits.
+constexpr size_t kMostAtOnce = 64;
+
+struct Flags {
+  std::vector<std::string> targets, profiles;
+  ServiceAddress address;
+  QuestionFlags question;
+  std::vector<int64_t> concurrency;
+  Format format = Format::kTable;
+};
+
+// A node's answer, and the model as it understood it.
+struct Answer {
+  v1::RankedNode node;
+  absl::Status status;
+  std::string model;
+};
+
+absl::StatusOr<std::vector<ServiceAddress>> Addresses(const Flags& flags) {
+  std::vector<ServiceAddress> addresses;
+  for (const std::string& target : flags.targets) {
+    ASSIGN_OR_RETURN(std::vector<Endpoint> endpoints, Resolve(target));
+    for (Endpoint& endpoint : endpoints) {
+      ServiceAddress address = flags.address;
+      address.target = std::move(endpoint.target);
+      if (address.tls.server_name.empty() && !address.tls.ca.empty()) {
+        address.tls.server_name = std::move(endpoint.server_name);
+      }
+      addresses.push_back(std::move(address));
+    }
+  }
+  for (const std::string& profile : flags.profiles) {
+    addresses.push_back({.profile = profile});
+  }
+  if (addresses.empty()) {
+    return absl::InvalidArgumentError(
+        "no node is named; --targets or --profiles name them");
+  }
+  return addresses;
+}
+
+Answer Ask(const ServiceAddress& address,
+           const v1::RecommendParallelismRequest& request,
+           const Session& session) {
+  Answer answer;
+  answer.node.set_target(address.target.empty() ? address.profile
+                                                : address.target);
+  const auto ask = [&]() -> absl::StatusOr<v1::RecommendParallelismResponse> {
+    ASSIGN_OR_RETURN(std::unique_ptr<Service> service,
+                     session.environment.connect(address));
+    return service->Recommend(request);
+  };
+  absl::StatusOr<v1::RecommendParallelismResponse> response = ask();
+  answer.status = response.status();
+  if (!response.ok()) {
+    answer.node.set_error(std::string(response.status().message()));
+    return answer;
+  }
+  answer.model = response->model().name();
+  answer.node.mutable_plan()->Swap(response->mutable_plans(0));
+  answer.node.mutable_grounds()->Swap(response->mutable_grounds());
+  answer.node.mutable_confidence()->Swap(response->mutable_confidence());
+  return answer;
+}
+
+absl::Status Run(const Flags& flags, const Session& session) {
+  ASSIGN_OR_RETURN(v1::RecommendParallelismRequest request,
+                   ToRequest(flags.question));
+  if (flags.concurrency.size() != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--concurrency has ", flags.concurrency.size(),
+                     " values; allowed: one, at which nodes are compared"));
+  }
+  request.mutable_workload()->set_concurrency(flags.concurrency[0]);
+  request.set_max_plans(1);
+  ASSIGN_OR_RETURN(const std::vector<ServiceAddress> addresses,
+                   Addresses(flags));
+
+  std::vector<Answer> answers(addresses.size());
+  std::atomic<size_t> next = 0;
+  {
+    std::vector<std::jthread> askers;
+    for (size_t i = 0; i < std::min(kMostAtOnce, addresses.size()); ++i) {
+      askers.emplace_back([&] {
+        for (size_t at = next++; at < addresses.size(); at = next++) {
+          answers[at] = Ask(addresses[at], request, session);
+        }
+      });
+    }
+  }
+
+  v1::NodeRanking ranking;
+  std::string model;
+  absl::Status none;
+  bool answered = false;
+  for (Answer& answer : answers) {
+    // A question that one node refuses is a wrong question.
+    if (answer.status.code() == absl::StatusCode::kInvalidArgument) {
+      return NameTheFlag(answer.status);
+    }
+    answered |= answer.status.ok();
+    if (model.empty()) model = answer.model;
+    none.Update(answer.status);
+    ranking.add_nodes()->Swap(&answer.node);
+  }
+  SortNodes(request, &ranking);
+  if (flags.format == Format::kJson) {
+    RETURN_IF_ERROR(WriteJson(ranking, session.out()));
+  } else {
+    session.out() << RenderRanking(request, model, ranking,
+                                   session.render_options());
+  }
+  if (answered) return absl::OkStatus();
+  return absl::Status(
+      none.code(),
+      absl::StrCat("no node has an answer; first: ", none.message()));
+}
+
+}  // namespace
+
+void AddRankCommand(CLI::App& app, Session& session) {
+  CLI::App* command = app.add_subcommand(
+      "rank", "Which of many nodes runs a model best, each by its own answer");
+  auto flags = std::make_shared<Flags>();
+  command
+      ->add_option("--targets", flags->targets,
+                   "Daemons to ask; dns:///HOST:PORT is every address of HOST")
+      ->type_name("HOST:PORT|unix:///PATH|dns:///HOST:PORT,...")
+      ->delimiter(',');
+  command
+      ->add_option("--profiles", flags->profiles,
+                   "Nodes that profiles stand for, without a daemon")
+      ->type_name("FILE|NAME,...")
+      ->delimiter(',');
+  AddConnection(*command, &flags->address);
+  AddQuestionFlags(*command, &flags->question);
+  AddConcurrency(*command, &flags->concurrency)->required();
+  AddFormat(*command, &flags->format, {Format::kTable, Format::kJson});
+  command->footer(
+      "Examples:\n"
+      "  fabricwise rank --targets dns:///fabricwise.fabricwise:7410 "
+      "--model gpt-oss-120b --concurrency 64 --tls-ca ca.pem --tls-cert me.pem "
+      "--tls-key me.key\n"
+      "  fabricwise rank --profiles h200x2-p2p,h200x2-shm,h200x2-net "
+      "--model Qwen3-30B-A3B --concurrency 64");
+  command->callback([flags, &session] {
+    session.action = [flags, &session] { return Run(*flags, session); };
+  });
+}
+
+}  // namespace fabricwise
