@@ -18,7 +18,7 @@
 #include "client/local_service.h"
 #include "client/resolve.h"
 #include "google/protobuf/util/json_util.h"
-#include "tests/support/sample_profile.h"
+#include "tests/support/synthetic_profile.h"
 #include "tests/unit/client/samples.h"
 
 namespace fabricwise {
