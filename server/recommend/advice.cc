@@ -292,7 +292,10 @@ class Advisor {
            .max_step_concurrency = MaxStepConcurrency(replica.recipe, plan)});
       contestants_.push_back({.plan = plan,
                               .gpus = plan.gpus(),
-                              .complexity = Complexity(plan),
+                              // Of equally simple plans those of an engine
+                              // whose rules are in no doubt come first.
+                              .complexity = 2 * Complexity(plan) +
+                                            (engine.caveat().empty() ? 0 : 1),
                               .running = plan == running_,
                               .parts = PartsOf(replica, plan)});
     }

@@ -675,6 +675,20 @@ TEST(Recommend, CountsTheSkewOfTheRouting) {
   EXPECT_GT(ep8(0), 0);
 }
 
+// One GPU runs the same in either.
+TEST(Recommend, PrefersTheEngineWhoseRulesAreInNoDoubtInATie) {
+  Question question = Asked(8);
+  question.engines = {EngineId::kTrtllm, EngineId::kVllm};
+  question.gpus.count = 1;
+  question.workload.phase = Phase::kDecode;
+  const Advice advice = Ask("Llama-3.1-8B", question, *SyntheticProfile());
+  ASSERT_EQ(advice.plans.size(), 2);
+  EXPECT_EQ(advice.plans[0].engine, EngineId::kVllm);
+  EXPECT_EQ(advice.plans[0].caveat, "");
+  EXPECT_EQ(advice.plans[1].engine, EngineId::kTrtllm);
+  EXPECT_NE(advice.plans[1].caveat, "");
+}
+
 // Of several engines each plan names its own.
 TEST(Recommend, AsksTheEnginesThatAreNamedOrElseThoseThatServe) {
   const auto engines_of = [](std::vector<EngineId> asked) {
