@@ -160,8 +160,8 @@ ScenarioAdvice Lookout::Ask(const Scenario& scenario, const Profile& profile,
   now.tpot_seconds = first.tpot_seconds;
   now.output_tokens_per_second = first.output_tokens_per_second;
   now.margin_ratio = advice->confidence.margin_ratio;
-  if (former != nullptr && former->answered &&
-      (former->mode != now.mode || former->engine != now.engine)) {
+  // The margin holds for modes; engines that tie in one mode take turns.
+  if (former != nullptr && former->answered && former->mode != now.mode) {
     ++now.flips;
     Log(LogLevel::kWarning, "advice has flipped",
         {{"scenario", scenario.name},

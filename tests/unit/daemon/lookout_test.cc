@@ -117,6 +117,21 @@ TEST_F(LookoutTest, CountsFlipsOfTheAdvice) {
   EXPECT_EQ(lookout.Get()->scenarios[0].flips, 2);
 }
 
+TEST_F(LookoutTest, AnotherEngineInTheSameModeIsNoFlip) {
+  Lookout lookout(Options(), &snapshots_);
+  Run(1);
+  lookout.Look();
+  const ScenarioAdvice before = lookout.Get()->scenarios[0];
+  lookout.SetScenarios({ParseScenario("chat: model=Qwen3-8B concurrency=1 "
+                                      "objective=latency engine=vllm")
+                            .value()});
+  lookout.Look();
+  const ScenarioAdvice after = lookout.Get()->scenarios[0];
+  EXPECT_NE(after.engine, before.engine);
+  EXPECT_EQ(after.mode, before.mode);
+  EXPECT_EQ(after.flips, 0);
+}
+
 TEST_F(LookoutTest, TakesOverOtherScenariosAndKeepsTheCountOfThoseThatStay) {
   Lookout lookout(Options(), &snapshots_);
   for (const double factor : {1.0, 100.0}) {
