@@ -71,10 +71,11 @@ class RpcServer {
   // an orderly end. Shutdown does so too.
   virtual void StopServing() = 0;
 
-  // Turns health to NOT_SERVING, ends watches with UNAVAILABLE, tells clients to
-  // go, lets the calls whose requests have arrived finish within `budget` and
-  // cancels the rest. Returns when no call is left, however many connections
-  // idle. Never to be called from a call. A second call does nothing.
+  // Turns health to NOT_SERVING, ends watches with UNAVAILABLE, tells clients
+  // to go, lets the calls whose requests have arrived finish within `budget`
+  // and cancels the rest. Returns when no call is left, however many
+  // connections idle. Never to be called from a call. A second call does
+  // nothing.
   virtual void Shutdown(absl::Duration budget) = 0;
 };
 
