@@ -95,8 +95,10 @@ class KubernetesTest(unittest.TestCase):
     self.assertEqual(manifest("DaemonSet")["spec"]["selector"]["matchLabels"],
                      labels)
     self.assertEqual(manifest("Service")["spec"]["selector"], labels)
-    self.assertEqual(manifest("PodMonitor")["spec"]["selector"]["matchLabels"],
-                     labels)
+    monitor = manifest("PodMonitor")["spec"]
+    self.assertEqual(monitor["selector"]["matchLabels"], labels)
+    # The job that rules and dashboards name.
+    self.assertEqual(labels[monitor["jobLabel"]], "fabricwise")
 
   def test_images_are_of_this_version(self):
     for container in self.pod["containers"] + self.pod["initContainers"]:
