@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -36,11 +37,24 @@ struct Answer {
   std::string model;
 };
 
-absl::StatusOr<std::vector<ServiceAddress>> Addresses(const Flags& flags) {
+// Each node once. A name that has no address now is a node without an answer,
+// in `answers`.
+absl::StatusOr<std::vector<ServiceAddress>> Addresses(
+    const Flags& flags, std::vector<Answer>& answers) {
   std::vector<ServiceAddress> addresses;
+  std::set<std::string> seen;
   for (const std::string& target : flags.targets) {
-    ASSIGN_OR_RETURN(std::vector<Endpoint> endpoints, Resolve(target));
-    for (Endpoint& endpoint : endpoints) {
+    absl::StatusOr<std::vector<Endpoint>> endpoints = Resolve(target);
+    if (absl::IsInvalidArgument(endpoints.status())) return endpoints.status();
+    if (!endpoints.ok()) {
+      Answer& answer = answers.emplace_back();
+      answer.status = endpoints.status();
+      answer.node.set_target(target);
+      answer.node.set_error(std::string(endpoints.status().message()));
+      continue;
+    }
+    for (Endpoint& endpoint : *endpoints) {
+      if (!seen.insert(endpoint.target).second) continue;
       ServiceAddress address = flags.address;
       address.target = std::move(endpoint.target);
       if (address.tls.server_name.empty() && !address.tls.ca.empty()) {
@@ -50,9 +64,10 @@ absl::StatusOr<std::vector<ServiceAddress>> Addresses(const Flags& flags) {
     }
   }
   for (const std::string& profile : flags.profiles) {
+    if (!seen.insert(profile).second) continue;
     addresses.push_back({.profile = profile});
   }
-  if (addresses.empty()) {
+  if (addresses.empty() && answers.empty()) {
     return absl::InvalidArgumentError(
         "no node is named; --targets or --profiles name them");
   }
@@ -72,8 +87,11 @@ Answer Ask(const ServiceAddress& address,
   };
   absl::StatusOr<v1::RecommendParallelismResponse> response = ask();
   answer.status = response.status();
-  if (!response.ok()) {
-    answer.node.set_error(std::string(response.status().message()));
+  if (response.ok() && response->plans().empty()) {
+    answer.status = absl::InternalError("its answer holds no plan");
+  }
+  if (!answer.status.ok()) {
+    answer.node.set_error(std::string(answer.status.message()));
     return answer;
   }
   answer.model = response->model().name();
@@ -93,17 +111,18 @@ absl::Status Run(const Flags& flags, const Session& session) {
   }
   request.mutable_workload()->set_concurrency(flags.concurrency[0]);
   request.set_max_plans(1);
+  std::vector<Answer> answers;
   ASSIGN_OR_RETURN(const std::vector<ServiceAddress> addresses,
-                   Addresses(flags));
-
-  std::vector<Answer> answers(addresses.size());
+                   Addresses(flags, answers));
+  const size_t unresolved = answers.size();
+  answers.resize(unresolved + addresses.size());
   std::atomic<size_t> next = 0;
   {
     std::vector<std::jthread> askers;
     for (size_t i = 0; i < std::min(kMostAtOnce, addresses.size()); ++i) {
       askers.emplace_back([&] {
         for (size_t at = next++; at < addresses.size(); at = next++) {
-          answers[at] = Ask(addresses[at], request, session);
+          answers[unresolved + at] = Ask(addresses[at], request, session);
         }
       });
     }
@@ -113,11 +132,13 @@ absl::Status Run(const Flags& flags, const Session& session) {
   std::string model;
   absl::Status none;
   bool answered = false;
+  // A question that every node refuses is a wrong question.
+  if (std::all_of(answers.begin(), answers.end(), [](const Answer& answer) {
+        return absl::IsInvalidArgument(answer.status);
+      })) {
+    return NameTheFlag(answers.front().status);
+  }
   for (Answer& answer : answers) {
-    // A question that one node refuses is a wrong question.
-    if (answer.status.code() == absl::StatusCode::kInvalidArgument) {
-      return NameTheFlag(answer.status);
-    }
     answered |= answer.status.ok();
     if (model.empty()) model = answer.model;
     none.Update(answer.status);

@@ -84,6 +84,14 @@ std::string RenderRanking(const v1::RecommendParallelismRequest& question,
     }
     absl::StrAppend(&out, "\n", table.Render(style),
                     RenderCaveats(style, plans));
+    for (const v1::RankedNode* node : answered) {
+      for (const std::string& miss : node->plan().misses()) {
+        absl::StrAppend(&out, Paragraph(style, " * misses     ",
+                                        absl::StrCat(Printable(node->target()),
+                                                     ": ", Printable(miss)),
+                                        Paint::kWarn));
+      }
+    }
   }
   for (const v1::RankedNode& node : ranking.nodes()) {
     if (node.has_plan()) continue;

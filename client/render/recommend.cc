@@ -591,6 +591,9 @@ std::string RenderLaunches(const Plans& plans, const std::string& load) {
   if (!plan->caveat().empty()) {
     absl::StrAppend(&out, "\n# ", Printable(plan->caveat()));
   }
+  for (const std::string& miss : plan->misses()) {
+    absl::StrAppend(&out, "\n# misses a limit: ", Printable(miss));
+  }
   out += "\n";
   if (absl::StrContains(launch.commands(0), " MODEL ")) {
     out +=

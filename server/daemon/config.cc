@@ -556,6 +556,17 @@ absl::Status CheckTogether(const Config& config, const Settings& settings) {
     const auto found = settings.find(FindOption(name));
     return found == settings.end() ? "default" : found->second.places[index];
   };
+  // What is replaced whole must be nothing else.
+  for (const std::string* other :
+       {&config.database, &config.profile, &config.reference_profile,
+        &config.tls.certificate, &config.tls.key, &config.tls.client_ca}) {
+    if (!config.features_file.empty() && *other == config.features_file) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          place("features-file", 0), ": features-file is ",
+          Quoted(config.features_file),
+          ", which another option names too; allowed: a file of its own"));
+    }
+  }
   const std::pair<const char*, const std::string*> files[] = {
       {"tls-cert", &config.tls.certificate},
       {"tls-key", &config.tls.key},

@@ -66,9 +66,16 @@ absl::Status ReplaceFile(const std::string& path, absl::string_view text) {
     unlink(hidden.c_str());
     return absl::ErrnoToStatus(error, absl::StrCat("cannot ", what));
   };
+  // Never anything but a file, nor by way of a link that somebody laid.
+  struct stat there = {};
+  if (lstat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot replace ", path, ", which is no plain file"));
+  }
+  unlink(hidden.c_str());  // of a run that was killed
   constexpr mode_t kReadableByAll = 0644;
-  const int file = open(
-      hidden.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kReadableByAll);
+  const int file = open(hidden.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                        kReadableByAll);
   if (file < 0) return fails(absl::StrCat("write ", hidden));
   // Readable by whatever user discovers features, whatever the umask.
   const bool written = fchmod(file, kReadableByAll) == 0 &&

@@ -26,7 +26,8 @@ std::string NodeFeatures(const Profile& profile, const Outlook& outlook);
 
 // Makes `text` the whole of the file: whoever reads it reads the old text or
 // the new one. A hidden file beside it, which feature discovery passes over, is
-// what is written. Errors name the path.
+// what is written. Errors name the path. FAILED_PRECONDITION: it is no plain
+// file.
 absl::Status ReplaceFile(const std::string& path, absl::string_view text);
 
 }  // namespace fabricwise

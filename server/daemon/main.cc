@@ -3,6 +3,7 @@
 // fabricwised. Exit status: 0 stopped when asked to, or printed what was asked
 // for; 1 could not start; 2 the command line or the configuration file is
 // wrong; 128 + N ended at once by a second signal N.
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -75,10 +76,20 @@ void ServeUntilStopped(SignalThread& signals, const ServiceManager& manager,
   }
 }
 
+// Each connection takes a descriptor, and a listener that once found none left
+// does not listen again.
+void AllowManyConnections() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int Main(const std::vector<std::string>& arguments) {
   // What the daemon keeps is the owner's and the group's to read.
   constexpr mode_t kMask = 0027;
   umask(kMask);
+  AllowManyConnections();
   SignalThread::Mask();
   const Environment environment = Environment::OfProcess();
   const absl::StatusOr<CommandLine> command_line =

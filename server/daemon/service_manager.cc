@@ -76,7 +76,9 @@ absl::Status ServiceManager::Send(const std::string& message) const {
   const int s = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   const ssize_t sent =
       s < 0 ? -1
-            : sendto(s, message.data(), message.size(), MSG_NOSIGNAL,
+            // A word may be lost, but nothing waits for who does not listen.
+            : sendto(s, message.data(), message.size(),
+                     MSG_NOSIGNAL | MSG_DONTWAIT,
                      reinterpret_cast<const sockaddr*>(&address), size);
   const int error = errno;
   if (s >= 0) close(s);

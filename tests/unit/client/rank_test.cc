@@ -144,6 +144,25 @@ TEST_F(RankTest, AWrongQuestionIsRefusedAtOnce) {
   EXPECT_TRUE(asked_.empty() || asked_.contains("fast:1"));
 }
 
+TEST_F(RankTest, ANodeThatCannotTakeTheQuestionDoesNotSpoilIt) {
+  AddNode("large:1", 1);
+  nodes_["small:1"] = SampleProfile("small:1", 1);
+  const Result result =
+      Run({"rank", "--targets", "small:1,large:1,dns:///a..b:1,large:1",
+           "--gpus", "2", "--concurrency", "8", "--format", "json"});
+  EXPECT_EQ(result.code, kAnswered) << result.err;
+  EXPECT_THAT(Targets(result.out),
+              ElementsAre("large:1", "dns:///a..b:1", "small:1"));
+}
+
+TEST_F(RankTest, WhatMissesALimitIsSaidToMissIt) {
+  AddNode("fast:1", 1);
+  const Result result = Run({"rank", "--targets", "fast:1", "--concurrency",
+                             "8", "--objective", "slo", "--tpot-ms", "0.001"});
+  EXPECT_EQ(result.code, kAnswered) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("* misses     fast:1: TPOT "));
+}
+
 TEST_F(RankTest, MoreNodesThanAreAskedAtOnceAreAllAsked) {
   std::string targets;
   for (int i = 0; i < 200; ++i) {

@@ -350,6 +350,15 @@ TEST(RenderLaunches, KeepsTheLinesOfAHereDocumentAndTellsDoubts) {
             "YAML\n");
 }
 
+TEST(RenderLaunches, LimitsThatAreMissedAreSaid) {
+  v1::RecommendParallelismResponse answer = SampleAnswer();
+  answer.mutable_plans(0)->add_misses(
+      "TTFT 19.9 ms is over the limit of 1.0 ms");
+  EXPECT_TRUE(absl::StrContains(
+      RenderLaunches(answer.plans(), "load"),
+      "\n# misses a limit: TTFT 19.9 ms is over the limit of 1.0 ms\n"));
+}
+
 TEST(RenderLaunches, ReferenceHasNothingToLaunch) {
   v1::RecommendParallelismResponse answer = SampleAnswer();
   answer.mutable_plans()->DeleteSubrange(0, 1);

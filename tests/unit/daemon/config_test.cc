@@ -351,6 +351,16 @@ TEST_F(ConfigTest, FileThatCannotBeReadIsNamed) {
               HasSubstr("longer than 1048576 bytes"));
 }
 
+TEST_F(ConfigTest, TheFeaturesFileIsNoOtherOptionsFile) {
+  for (const char* other : {"database", "profile", "reference-profile"}) {
+    EXPECT_THAT(Refused(ParseFile(
+                    absl::StrCat(other, " = /x/y\nfeatures-file = /x/y\n"))),
+                HasSubstr(":2: features-file is '/x/y', which another option "
+                          "names too"))
+        << other;
+  }
+}
+
 TEST_F(ConfigTest, DatabaseMustBeGivenWhereNoHomeIsKnown) {
   const std::string absent = folder_.File("absent");
   EXPECT_THAT(Refused(ParseCommandLine({}, Env(false, {}), absent)),

@@ -76,6 +76,20 @@ TEST(ReplaceFileTest, TheFileIsWholeReadableByAllAndAlone) {
   EXPECT_EQ(files, 1);
 }
 
+TEST(ReplaceFileTest, LinksAreNotFollowed) {
+  const TempFolder folder;
+  const std::string victim = folder.File("victim");
+  ASSERT_TRUE(ReplaceFile(victim, "precious\n").ok());
+  // In place of the hidden file, and of the file itself.
+  std::filesystem::create_symlink(victim, folder.File(".fabricwise"));
+  ASSERT_TRUE(ReplaceFile(folder.File("fabricwise"), "a=1\n").ok());
+  EXPECT_EQ(ReadFile(folder.File("fabricwise"), kMostBytes).value(), "a=1\n");
+  std::filesystem::create_symlink(victim, folder.File("link"));
+  EXPECT_EQ(ReplaceFile(folder.File("link"), "a=1\n").code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(ReadFile(victim, kMostBytes).value(), "precious\n");
+}
+
 TEST(ReplaceFileTest, WhatCannotBeWrittenIsNamedAndLeavesTheOldText) {
   const TempFolder folder;
   const absl::Status nowhere = ReplaceFile(folder.File("no/where"), "x");
@@ -83,9 +97,9 @@ TEST(ReplaceFileTest, WhatCannotBeWrittenIsNamedAndLeavesTheOldText) {
   EXPECT_THAT(nowhere.message(), HasSubstr(folder.File("no/.where")));
 
   const std::string taken = folder.File("taken");
-  std::filesystem::create_directories(taken + "/by/something");
+  std::filesystem::create_directory(taken);
   const absl::Status refused = ReplaceFile(taken, "x");
-  EXPECT_FALSE(refused.ok());
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(refused.message(), HasSubstr("cannot replace " + taken));
   EXPECT_FALSE(std::filesystem::exists(folder.File(".taken")));
 }
