@@ -55,7 +55,10 @@ struct Settings {
   std::string preset = "Qwen3-30B-A3B";
   bool brief = false;
   std::string target;  // HOST:PORT of a daemon; empty: our own server
-  double share = 0.5;  // of the highest rate
+  // Of the highest rate, which holds while one profile stays in use. Where
+  // profiles are replaced, remembered answers go with them, and twice as much
+  // was more than two cores could do.
+  double share = 0.25;
 };
 
 [[noreturn]] void Die(const std::string& why) {
