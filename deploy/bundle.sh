@@ -22,8 +22,6 @@ DESTDIR=$stage/installed cmake --install "$build" --strip --prefix / >/dev/null
 mkdir -p "$root/lib"
 cp -r "$stage/installed/bin" "$stage/installed/share" "$root/"
 cp -r "$stage/installed/lib/systemd" "$root/share/fabricwise/"
-find "$stage/installed" -name fabricwised.conf \
-  -exec cp -t "$root/share/fabricwise/" {} +
 
 # Where a library is found, `ldd` prints "NAME => PATH (ADDRESS)".
 ldd "$root"/bin/* | awk '$2 == "=>" && $3 ~ /^\// {print $1, $3}' | sort -u |

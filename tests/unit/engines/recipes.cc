@@ -5,6 +5,8 @@
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "gtest/gtest.h"
 #include "server/profile/preset.h"
 
 namespace fabricwise {
@@ -130,6 +132,35 @@ const CollectiveUse& CollectiveOf(const Recipe& recipe,
 
 const GemmUse& GemmOf(const Recipe& recipe, const std::string& name) {
   return OfName(recipe.gemms, name);
+}
+
+int ForEachLaunch(
+    EngineId engine,
+    absl::FunctionRef<void(const Plan&, const std::string&)> each) {
+  int launched = 0;
+  for (const ModelShape& model : Presets()) {
+    for (const Fingerprint& node : {Node(8), Box("NVIDIA L40S", 8, false, true),
+                                    Box("NVIDIA H200", 8, true, false)}) {
+      for (const char* mode :
+           {"TP8", "2xTP4", "8xTP1", "PP2xTP4", "2xPP4", "TP8+EP8",
+            "TP8+EP2xMTP4", "TP8+EP8:deepep-ll", "DP8", "DP8+EP8",
+            "DP8+EP8:deepep-ll", "2xDP4+EP4", "PP2xDP4+EP4", "DP2xTP4+EP8"}) {
+        const auto plan = ParseMode(mode, model.is_moe());
+        if (!plan.ok()) continue;  // a dense model has no experts
+        const Placement gpus = Gpus(*plan);
+        if (GetEngine(engine).Refusal(model, *plan, node, gpus.replicas[0])) {
+          continue;
+        }
+        ++launched;
+        const LaunchAdvice launch = GetEngine(engine).Launch(
+            model, *plan, {.concurrency = 64}, node, gpus);
+        EXPECT_FALSE(launch.commands.empty());
+        each(*plan, absl::StrJoin(launch.commands, " ") +
+                        absl::StrJoin(launch.environment, " "));
+      }
+    }
+  }
+  return launched;
 }
 
 }  // namespace fabricwise

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "server/domain/fingerprint.h"
 #include "server/domain/model_shape.h"
 #include "server/domain/placement.h"
@@ -52,5 +53,12 @@ std::vector<std::string> Lines(const Recipe& recipe);
 const CollectiveUse& CollectiveOf(const Recipe& recipe,
                                   const std::string& name);
 const GemmUse& GemmOf(const Recipe& recipe, const std::string& name);
+
+// Calls `each` with every plan of a list of modes of every kind that `engine`
+// takes, for every preset on three nodes of eight GPUs, and with all that its
+// launch would have pasted. Returns how many.
+int ForEachLaunch(
+    EngineId engine,
+    absl::FunctionRef<void(const Plan&, const std::string&)> each);
 
 }  // namespace fabricwise

@@ -532,26 +532,8 @@ TEST(Sglang, LeavesTheMemoryFractionToItselfWhereMemoryIsNotKnown) {
 
 // Whatever the model, the plan and the node.
 TEST(Sglang, NeverEmitsWhatIsGoneOrNotForAServer) {
-  int launched = 0;
-  for (const ModelShape& model : Presets()) {
-    for (const Fingerprint& node : {Node(8), Box("NVIDIA L40S", 8, false, true),
-                                    Box("NVIDIA H200", 8, true, false)}) {
-      for (const char* mode :
-           {"TP8", "2xTP4", "8xTP1", "PP2xTP4", "2xPP4", "TP8+EP8",
-            "TP8+EP2xMTP4", "TP8+EP8:deepep-ll", "DP8", "DP8+EP8",
-            "DP8+EP8:deepep-ll", "2xDP4+EP4", "PP2xDP4+EP4", "DP2xTP4+EP8"}) {
-        const auto plan = ParseMode(mode, model.is_moe());
-        if (!plan.ok()) continue;  // a dense model has no experts
-        const Placement gpus = Gpus(*plan);
-        if (GetEngine(kSglang).Refusal(model, *plan, node, gpus.replicas[0])) {
-          continue;
-        }
-        ++launched;
-        const LaunchAdvice launch = GetEngine(kSglang).Launch(
-            model, *plan, {.concurrency = 64}, node, gpus);
-        ASSERT_FALSE(launch.commands.empty());
-        const std::string all = absl::StrJoin(launch.commands, " ") +
-                                absl::StrJoin(launch.environment, " ");
+  const int launched =
+      ForEachLaunch(kSglang, [](const Plan& plan, const std::string& all) {
         for (const char* gone :
              {"--enable-ep-moe", "--enable-deepep-moe",
               "--enable-flashinfer-allreduce-fusion", "--deepep-mode normal",
@@ -561,13 +543,11 @@ TEST(Sglang, NeverEmitsWhatIsGoneOrNotForAServer) {
         // Without a size the engine switches it off without a word.
         const bool attention_dp =
             all.find("--enable-dp-attention") != std::string::npos;
-        EXPECT_EQ(attention_dp, plan->attention_dp > 1) << all;
+        EXPECT_EQ(attention_dp, plan.attention_dp > 1) << all;
         if (attention_dp) {
           EXPECT_THAT(all, HasSubstr("--dp-size"));
         }
-      }
-    }
-  }
+      });
   EXPECT_GT(launched, 300);
 }
 

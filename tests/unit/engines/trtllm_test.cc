@@ -274,36 +274,16 @@ TEST(Trtllm, KeepsOffPeerCopiesThatAreBroken) {
 
 // Whatever the model, the plan and the node.
 TEST(Trtllm, NeverEmitsWhatIsGoneOrNotForAServer) {
-  int launched = 0;
-  for (const ModelShape& model : Presets()) {
-    for (const Fingerprint& node : {Node(8), Box("NVIDIA L40S", 8, false, true),
-                                    Box("NVIDIA H200", 8, true, false)}) {
-      for (const char* mode :
-           {"TP8", "2xTP4", "8xTP1", "PP2xTP4", "2xPP4", "TP8+EP8",
-            "TP8+EP2xMTP4", "TP8+EP8:deepep-ll", "DP8", "DP8+EP8",
-            "DP8+EP8:deepep-ll", "2xDP4+EP4", "PP2xDP4+EP4", "DP2xTP4+EP8"}) {
-        const auto plan = ParseMode(mode, model.is_moe());
-        if (!plan.ok()) continue;  // a dense model has no experts
-        const Placement gpus = Gpus(*plan);
-        if (GetEngine(kTrtllm).Refusal(model, *plan, node, gpus.replicas[0])) {
-          continue;
-        }
-        ++launched;
-        const LaunchAdvice launch = GetEngine(kTrtllm).Launch(
-            model, *plan, {.concurrency = 64}, node, gpus);
-        ASSERT_FALSE(launch.commands.empty());
-        const std::string all = absl::StrJoin(launch.commands, " ") +
-                                absl::StrJoin(launch.environment, " ");
+  const int launched =
+      ForEachLaunch(kTrtllm, [](const Plan& plan, const std::string& all) {
         for (const char* gone :
              {"WIDEEP", "LOWPRECISION", "--extra_llm_api_options"}) {
           EXPECT_THAT(all, Not(HasSubstr(gone)));
         }
         EXPECT_EQ(all.find("enable_attention_dp: true") != std::string::npos,
-                  plan->attention_dp > 1)
+                  plan.attention_dp > 1)
             << all;
-      }
-    }
-  }
+      });
   EXPECT_GT(launched, 300);
 }
 
