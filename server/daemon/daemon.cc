@@ -152,6 +152,16 @@ void LogGrpcLine(absl::string_view line) {
   Log(LogLevel::kWarning, "grpc says", {{"line", std::string(line)}});
 }
 
+void LogCertificates(const absl::Status& read) {
+  if (read.ok()) {
+    Log(LogLevel::kInfo, "certificates read");
+    return;
+  }
+  Log(LogLevel::kError, "certificates not read, serving with the former ones",
+      {{"reason", std::string(read.message())},
+       {"remedy", "mend the file; it is read again by itself"}});
+}
+
 // Sets the mode of files that are made while it lives.
 class ScopedUmask {
  public:
@@ -297,6 +307,7 @@ absl::Status Daemon::Parts::StartRpc() {
     options.max_connection_age = config.max_connection_age;
   }
   if (!config.tls.certificate.empty()) options.tls = config.tls;
+  options.tls_observer = LogCertificates;
   for (const ListenAddress& address : config.listen) {
     if (address.is_unix()) {
       RETURN_IF_ERROR(ClearStaleSocket(address.unix_path));

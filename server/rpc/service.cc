@@ -719,18 +719,20 @@ class GrpcServer : public RpcServer {
     google::protobuf::SetLogHandler(nullptr);
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-    std::shared_ptr<grpc::ServerCredentials> tls;
     if (options.tls.has_value()) {
-      ASSIGN_OR_RETURN(tls, MakeTlsCredentials(*options.tls, access_));
+      ASSIGN_OR_RETURN(certificates_, TlsCertificates::Load(
+                                          *options.tls, options.tls_observer));
     }
     grpc::ServerBuilder builder;
     // -1 until gRPC has bound it.
     ports_.assign(options.addresses.size(), -1);
     for (size_t i = 0; i < options.addresses.size(); ++i) {
       const RpcAddress& address = options.addresses[i];
-      builder.AddListeningPort(
-          address.address,
-          address.tls ? tls : grpc::InsecureServerCredentials(), &ports_[i]);
+      credentials_.push_back(
+          address.tls ? MakeTlsCredentials(certificates_.get(), access_)
+                      : grpc::InsecureServerCredentials());
+      builder.AddListeningPort(address.address, credentials_.back(),
+                               &ports_[i]);
     }
     builder.SetMaxReceiveMessageSize(options.max_request_bytes);
     builder.SetMaxSendMessageSize(-1);
@@ -856,6 +858,8 @@ class GrpcServer : public RpcServer {
   SnapshotHolder* const snapshots_;
   Access* const access_;
   std::vector<int> ports_;
+  std::unique_ptr<TlsCertificates> certificates_;  // null: no address has TLS
+  std::vector<std::shared_ptr<grpc::ServerCredentials>> credentials_;
   std::mutex shutdown_mutex_;
   std::unique_ptr<grpc::Server> server_;
   SnapshotHolder::Subscription subscription_;

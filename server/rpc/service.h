@@ -31,6 +31,7 @@ struct RpcServerOptions {
   std::vector<RpcAddress> addresses;  // at least one
   // Needed where an address speaks TLS.
   std::optional<TlsFiles> tls;
+  TlsCertificates::Observer tls_observer;  // may be empty
   // A longer request is refused with RESOURCE_EXHAUSTED.
   int max_request_bytes = 4 << 20;
   // Streams of one connection, and watchers in all.
@@ -54,7 +55,8 @@ class RpcServer {
 
   // All pointers are borrowed and outlive the server; `observer` may be null.
   // INVALID_ARGUMENT: an option is out of range. UNAVAILABLE: an address cannot
-  // be listened on (names it). For TLS also MakeTlsCredentials' errors.
+  // be listened on (names it). For TLS also the errors of
+  // TlsCertificates::Load.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
       const RpcServerOptions& options, Handler* handler,
       SnapshotHolder* snapshots, RequestObserver* observer, Access* access);

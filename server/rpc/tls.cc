@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/tls.h"
 
+#include <grpc/grpc.h>
+#include <grpc/grpc_security.h>
+#include <grpc/slice.h>
 #include <grpcpp/grpcpp.h>
-#include <grpcpp/security/auth_metadata_processor.h>
-#include <grpcpp/security/tls_certificate_provider.h>
-#include <grpcpp/security/tls_credentials_options.h>
 
 #include <filesystem>
 #include <fstream>
+#include <stop_token>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
@@ -41,99 +43,210 @@ absl::StatusOr<std::string> ReadPem(absl::string_view option,
   return text;
 }
 
-// gRPC reads the files on a thread of its own and can only log what is wrong
-// with them. A server that is made of their present content, and served to
-// nobody, tells it at once.
-absl::Status CheckUsable(const TlsFiles& files) {
-  grpc::SslServerCredentialsOptions options(
+absl::StatusOr<TlsCertificates::Pems> ReadPems(const TlsFiles& files) {
+  TlsCertificates::Pems pems;
+  ASSIGN_OR_RETURN(pems.key, ReadPem("tls-key", files.key));
+  ASSIGN_OR_RETURN(pems.certificate, ReadPem("tls-cert", files.certificate));
+  ASSIGN_OR_RETURN(pems.client_ca, ReadPem("tls-client-ca", files.client_ca));
+  return pems;
+}
+
+// gRPC only logs what is wrong with certificates. A server that is made of
+// them, and served to nobody, tells it at once.
+absl::Status CheckUsable(const TlsFiles& files,
+                         const TlsCertificates::Pems& pems) {
+  const grpc::SslServerCredentialsOptions::PemKeyCertPair pair{
+      pems.key, pems.certificate};
+  grpc::SslServerCredentialsOptions own(
+      GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
+  own.pem_key_cert_pairs.push_back(pair);
+  grpc::SslServerCredentialsOptions mutual(
       GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  grpc::SslServerCredentialsOptions::PemKeyCertPair pair;
-  ASSIGN_OR_RETURN(pair.private_key, ReadPem("tls-key", files.key));
-  ASSIGN_OR_RETURN(pair.cert_chain, ReadPem("tls-cert", files.certificate));
-  ASSIGN_OR_RETURN(options.pem_root_certs,
-                   ReadPem("tls-client-ca", files.client_ca));
-  // Of those gRPC takes what it finds, were it nothing.
-  constexpr char kCertificate[] = "-----BEGIN CERTIFICATE-----";
-  if (!absl::StrContains(options.pem_root_certs, kCertificate)) {
-    return NotAllowed("tls-client-ca", files.client_ca,
-                      "a PEM file with a CA's certificate");
-  }
-  options.pem_key_cert_pairs.push_back(std::move(pair));
-  int port = 0;
+  mutual.pem_key_cert_pairs.push_back(pair);
+  mutual.pem_root_certs = pems.client_ca;
+  // The first that does not come up is what is wrong.
+  int plain_port = 0, own_port = 0, mutual_port = 0;
+  constexpr char kAnyPort[] = "127.0.0.1:0";
   grpc::ServerBuilder builder;
-  builder.AddListeningPort("127.0.0.1:0", grpc::SslServerCredentials(options),
-                           &port);
-  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  if (server == nullptr || port <= 0) {
+  builder.AddListeningPort(kAnyPort, grpc::InsecureServerCredentials(),
+                           &plain_port);
+  builder.AddListeningPort(kAnyPort, grpc::SslServerCredentials(own),
+                           &own_port);
+  builder.AddListeningPort(kAnyPort, grpc::SslServerCredentials(mutual),
+                           &mutual_port);
+  if (const auto server = builder.BuildAndStart()) server->Shutdown();
+  if (plain_port <= 0) {
+    return absl::UnavailableError(
+        "the files for TLS cannot be tried: no port of 127.0.0.1 is to be had");
+  }
+  if (own_port <= 0) {
     return NotAllowed(
         "tls-key", files.key,
         absl::StrCat("the private key, in PEM form and without password, of "
                      "the certificate in tls-cert, ",
                      files.certificate));
   }
-  server->Shutdown();
+  // Of a CA's gRPC takes what it finds, were it nothing.
+  constexpr char kCertificate[] = "-----BEGIN CERTIFICATE-----";
+  if (mutual_port <= 0 || !absl::StrContains(pems.client_ca, kCertificate)) {
+    return NotAllowed("tls-client-ca", files.client_ca,
+                      "a PEM file with a CA's certificate");
+  }
   return absl::OkStatus();
 }
 
-void AddNames(const grpc::AuthContext& context, const char* property,
-              NameKind kind, std::vector<CertificateName>& names) {
-  for (const grpc::string_ref& value : context.FindPropertyValues(property)) {
-    names.push_back({kind, std::string(value.data(), value.size())});
-  }
-}
-
-Peer TlsPeer(const grpc::AuthContext& context) {
+// `values_of`: a property's name to its values.
+template <typename ValuesOf>
+Peer TlsPeer(const ValuesOf& values_of) {
   Peer peer{.way = Peer::Way::kTls};
-  AddNames(context, GRPC_PEER_DNS_PROPERTY_NAME, NameKind::kDns, peer.names);
-  AddNames(context, GRPC_PEER_URI_PROPERTY_NAME, NameKind::kUri, peer.names);
-  AddNames(context, GRPC_X509_CN_PROPERTY_NAME, NameKind::kCommonName,
-           peer.names);
+  const auto add = [&](const char* property, NameKind kind) {
+    for (std::string& value : values_of(property)) {
+      peer.names.push_back({kind, std::move(value)});
+    }
+  };
+  add(GRPC_PEER_DNS_PROPERTY_NAME, NameKind::kDns);
+  add(GRPC_PEER_URI_PROPERTY_NAME, NameKind::kUri);
+  add(GRPC_X509_CN_PROPERTY_NAME, NameKind::kCommonName);
   return peer;
 }
 
-// Before any method, gRPC's own included.
-class RoleNeeded final : public grpc::AuthMetadataProcessor {
- public:
-  explicit RoleNeeded(const Access* access) : access_(access) {}
+absl::string_view View(const grpc_slice& slice) {
+  return {reinterpret_cast<const char*>(GRPC_SLICE_START_PTR(slice)),
+          GRPC_SLICE_LENGTH(slice)};
+}
 
-  // A decision takes microseconds: no thread is worth that.
-  bool IsBlocking() const override { return false; }
-
-  grpc::Status Process(const InputMetadata& metadata,
-                       grpc::AuthContext* context, OutputMetadata*,
-                       OutputMetadata*) override {
-    const auto path = metadata.find(":path");
-    const std::string rpc =
-        path == metadata.end()
-            ? "this call"
-            : std::string(path->second.data(), path->second.size());
-    const absl::Status status =
-        access_->CheckRole(TlsPeer(*context), Role::kReader, rpc);
-    return grpc::Status(static_cast<grpc::StatusCode>(status.code()),
-                        std::string(status.message()));
+// Before any method, gRPC's own included. A decision takes microseconds, so it
+// is made here and now. `state` is the Access.
+void CheckCall(void* state, grpc_auth_context* context,
+               const grpc_metadata* metadata, size_t count,
+               grpc_process_auth_metadata_done_cb done, void* user_data) {
+  std::string rpc = "this call";
+  for (size_t i = 0; i < count; ++i) {
+    if (View(metadata[i].key) == ":path") {
+      rpc = std::string(View(metadata[i].value));
+    }
   }
+  const Peer peer = TlsPeer([&](const char* name) {
+    std::vector<std::string> values;
+    auto found = grpc_auth_context_find_properties_by_name(context, name);
+    while (const auto* value = grpc_auth_property_iterator_next(&found)) {
+      values.emplace_back(value->value, value->value_length);
+    }
+    return values;
+  });
+  const absl::Status status =
+      static_cast<const Access*>(state)->CheckRole(peer, Role::kReader, rpc);
+  // The two enums share their numbers.
+  done(user_data, nullptr, 0, nullptr, 0,
+       static_cast<grpc_status_code>(status.code()),
+       std::string(status.message()).c_str());
+}
+
+// gRPC's C++ has no certificates that change but those of a watcher of its own,
+// which ends the process over an empty file. Its C has: before each handshake
+// it asks for them. It does so for one connection of an address after another.
+class TlsCredentials final : public grpc::ServerCredentials {
+ public:
+  TlsCredentials(const TlsCertificates* certificates, const Access* access)
+      : certificates_(certificates),
+        credentials_(grpc_ssl_server_credentials_create_with_options(
+            grpc_ssl_server_credentials_create_options_using_config_fetcher(
+                GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY,
+                Fetch, this))) {
+    grpc_auth_metadata_processor processor = {};
+    processor.process = CheckCall;
+    processor.state = const_cast<Access*>(access);
+    grpc_server_credentials_set_auth_metadata_processor(credentials_,
+                                                        processor);
+  }
+  ~TlsCredentials() override { grpc_server_credentials_release(credentials_); }
+
+  void SetAuthMetadataProcessor(
+      const std::shared_ptr<grpc::AuthMetadataProcessor>&) override {}
 
  private:
-  const Access* const access_;
+  int AddPortToServer(const std::string& address,
+                      grpc_server* server) override {
+    return grpc_server_add_http2_port(server, address.c_str(), credentials_);
+  }
+
+  static grpc_ssl_certificate_config_reload_status Fetch(
+      void* self, grpc_ssl_server_certificate_config** config) {
+    auto* const credentials = static_cast<TlsCredentials*>(self);
+    auto pems = credentials->certificates_->Get();
+    if (pems == credentials->fetched_) {
+      return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
+    }
+    const grpc_ssl_pem_key_cert_pair pair = {pems->key.c_str(),
+                                             pems->certificate.c_str()};
+    *config = grpc_ssl_server_certificate_config_create(pems->client_ca.c_str(),
+                                                        &pair, 1);
+    credentials->fetched_ = std::move(pems);
+    return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;
+  }
+
+  const TlsCertificates* const certificates_;
+  std::shared_ptr<const TlsCertificates::Pems> fetched_;
+  grpc_server_credentials* const credentials_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeTlsCredentials(
-    const TlsFiles& files, const Access* access) {
-  RETURN_IF_ERROR(CheckUsable(files));
-  grpc::experimental::TlsServerCredentialsOptions options(
-      std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
-          files.key, files.certificate, files.client_ca,
-          static_cast<unsigned>(absl::ToInt64Seconds(files.look_again))));
-  options.watch_identity_key_cert_pairs();
-  options.watch_root_certs();
-  options.set_cert_request_type(
-      GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  std::shared_ptr<grpc::ServerCredentials> credentials =
-      grpc::experimental::TlsServerCredentials(options);
-  credentials->SetAuthMetadataProcessor(std::make_shared<RoleNeeded>(access));
-  return credentials;
+absl::StatusOr<std::unique_ptr<TlsCertificates>> TlsCertificates::Load(
+    TlsFiles files, Observer observer) {
+  ASSIGN_OR_RETURN(Pems pems, ReadPems(files));
+  RETURN_IF_ERROR(CheckUsable(files, pems));
+  return std::unique_ptr<TlsCertificates>(new TlsCertificates(
+      std::move(files), std::move(observer), std::move(pems)));
+}
+
+TlsCertificates::TlsCertificates(TlsFiles files, Observer observer, Pems pems)
+    : files_(std::move(files)),
+      observer_(std::move(observer)),
+      pems_(std::make_shared<const Pems>(std::move(pems))),
+      thread_([this](const std::stop_token& stop) { Run(stop); }) {}
+
+TlsCertificates::~TlsCertificates() = default;
+
+std::shared_ptr<const TlsCertificates::Pems> TlsCertificates::Get() const {
+  std::lock_guard lock(mutex_);
+  return pems_;
+}
+
+void TlsCertificates::Run(const std::stop_token& stop) {
+  while (true) {
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait_for(lock, stop, absl::ToChronoNanoseconds(files_.look_again),
+                     [] { return false; });
+    }
+    if (stop.stop_requested()) return;
+    Look();
+  }
+}
+
+void TlsCertificates::Look() {
+  absl::StatusOr<Pems> read = ReadPems(files_);
+  if (read.ok() && *read == refused_) return;
+  refused_.reset();
+  absl::Status status = read.status();
+  const bool news = read.ok() && *read != *Get();
+  if (news) status = CheckUsable(files_, *read);
+  const bool tell = (news && status.ok()) || status.message() != told_;
+  told_ = std::string(status.message());
+  if (news && status.ok()) {
+    const auto pems = std::make_shared<const Pems>(*std::move(read));
+    std::lock_guard lock(mutex_);
+    pems_ = pems;
+  } else if (absl::IsInvalidArgument(status) && read.ok()) {
+    refused_ = *std::move(read);
+  }
+  if (tell && observer_) observer_(status);
+}
+
+std::shared_ptr<grpc::ServerCredentials> MakeTlsCredentials(
+    const TlsCertificates* certificates, const Access* access) {
+  return std::make_shared<TlsCredentials>(certificates, access);
 }
 
 Peer PeerOf(const grpc::ServerContextBase& context) {
@@ -141,8 +254,14 @@ Peer PeerOf(const grpc::ServerContextBase& context) {
   const auto security =
       auth->FindPropertyValues(GRPC_TRANSPORT_SECURITY_TYPE_PROPERTY_NAME);
   if (!security.empty() &&
-      security.front() == GRPC_TLS_TRANSPORT_SECURITY_TYPE) {
-    return TlsPeer(*auth);
+      security.front() == GRPC_SSL_TRANSPORT_SECURITY_TYPE) {
+    return TlsPeer([&](const char* name) {
+      std::vector<std::string> values;
+      for (const grpc::string_ref& value : auth->FindPropertyValues(name)) {
+        values.emplace_back(value.data(), value.size());
+      }
+      return values;
+    });
   }
   // As gRPC writes addresses: "unix:/path", "ipv4:127.0.0.1:7410".
   return {.way = absl::StartsWith(context.peer(), "unix:")

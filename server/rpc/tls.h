@@ -3,9 +3,16 @@
 // Mutual TLS of the server, and who a caller showed to be.
 #pragma once
 
+#include <condition_variable>
+#include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <thread>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/rpc/access.h"
@@ -17,9 +24,7 @@ class ServerCredentials;
 
 namespace fabricwise {
 
-// PEM files. All are read again when they change: new connections get what is
-// new, open ones go on. While a certificate and a key do not belong together,
-// new connections are refused.
+// PEM files, looked at again and again.
 struct TlsFiles {
   std::string certificate;  // the server's, with those in between up to its CA
   std::string key;          // the certificate's private key, without password
@@ -27,13 +32,57 @@ struct TlsFiles {
   absl::Duration look_again = absl::Seconds(30);  // whole seconds, at least 1
 };
 
-// Connections whose client shows no valid certificate of the CA are refused.
-// Every call of the others needs a role by `access`, health and reflection too
-// (PERMISSION_DENIED). `access` is borrowed and outlives the credentials.
-// INVALID_ARGUMENT: a file cannot be read, or they are no pair of certificate
-// and key and a CA; names the daemon's option, the file and what is allowed.
-absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeTlsCredentials(
-    const TlsFiles& files, const Access* access);
+// What the files last held that could serve, in memory: whatever becomes of
+// them later, it stays until they are good again, all three together.
+class TlsCertificates {
+ public:
+  struct Pems {
+    std::string certificate;
+    std::string key;
+    std::string client_ca;
+
+    bool operator==(const Pems&) const = default;
+  };
+
+  // Hears, on a thread of the certificates, OK when what is new in the files is
+  // taken or they are good again, and once why they cannot serve: the errors of
+  // Load.
+  using Observer = std::function<void(const absl::Status&)>;
+
+  // `observer` may be empty. INVALID_ARGUMENT: a file cannot be read, or they
+  // are no pair of certificate and key and a CA; names the daemon's option, the
+  // file and what is allowed. UNAVAILABLE: no port to try them on.
+  static absl::StatusOr<std::unique_ptr<TlsCertificates>> Load(
+      TlsFiles files, Observer observer);
+  ~TlsCertificates();
+
+  std::shared_ptr<const Pems> Get() const;
+
+ private:
+  TlsCertificates(TlsFiles files, Observer observer, Pems pems);
+
+  void Run(const std::stop_token& stop);
+  void Look();
+
+  const TlsFiles files_;
+  const Observer observer_;
+  // Of the thread that looks.
+  std::string told_;  // the error that was told last; empty: all well
+  std::optional<Pems> refused_;  // what need not be tried again
+
+  mutable std::mutex mutex_;
+  std::condition_variable_any wake_;
+  std::shared_ptr<const Pems> pems_ ABSL_GUARDED_BY(mutex_);
+  std::jthread thread_;
+};
+
+// For one address to listen on: new connections get what `certificates` hold,
+// open ones go on. Those whose client shows no valid certificate of the CA are
+// refused. Every call of the others needs a role by `access`, health and
+// reflection too (PERMISSION_DENIED). All outlive the server: the pointers are
+// borrowed, and gRPC borrows what is returned.
+std::shared_ptr<grpc::ServerCredentials> MakeTlsCredentials(
+    const TlsCertificates* certificates, const Access* access);
 
 // The caller of a call of ours.
 Peer PeerOf(const grpc::ServerContextBase& context);

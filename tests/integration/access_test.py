@@ -108,21 +108,27 @@ class AccessTest(unittest.TestCase):
 
   def start_tls(self):
     """With files of its own, which may be replaced."""
+    self.start("", *self.tls_flags())
+    self.port = self.daemon.tcp().rsplit(":", 1)[1]
+
+  def tls_flags(self):
     self.files = [self.folder / name for name in ("key", "cert", "ca")]
     self.install(self.ours, self.server)
-    self.start(f"""
-        tls-key = {self.files[0]}
-        tls-cert = {self.files[1]}
-        tls-client-ca = {self.files[2]}
-        tls-look-again-seconds = 1
-        tls-reader = dns:*.schedulers.example
-        tls-operator = uri:spiffe://cluster/ops/*
-        """, "--listen", "0.0.0.0:0")
-    self.port = self.daemon.tcp().rsplit(":", 1)[1]
+    return ("--listen", "0.0.0.0:0", "--tls-key", self.files[0], "--tls-cert",
+            self.files[1], "--tls-client-ca", self.files[2],
+            "--tls-look-again-seconds", "1", "--tls-reader",
+            "dns:*.schedulers.example", "--tls-operator",
+            "uri:spiffe://cluster/ops/*")
 
   def install(self, authority, server):
     for source, path in zip((*server, authority.certificate), self.files):
-      shutil.copy(source, path)
+      self.put(path, source.read_text())
+
+  @staticmethod
+  def put(path, text):
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.replace(path)
 
   @contextlib.contextmanager
   def channel(self, identity=None, authority=None):
@@ -227,12 +233,50 @@ class AccessTest(unittest.TestCase):
       self.local("ImportProfile", field(1, OTHER_PROFILE.read_bytes()))
       self.assertIn(b"h200x2-shm", next(watch))
       watch.cancel()
-    # A key that is another certificate's closes the port until it is mended.
-    shutil.copy(self.operator[0], self.files[0])
-    self.until_refused(new_reader, self.theirs)
-    self.local("GetStatus")
+
+  def test_files_that_went_bad_leave_the_last_good_ones_in_use(self):
+    self.start_tls()
+    key, certificate, ca = self.files
+
+    def emptied(path):
+      self.put(path, "")
+
+    def folder(path):
+      path.unlink()
+      path.mkdir()
+
+    def another(path):
+      self.put(path, self.operator[0].read_text())
+
+    def junk(path):
+      self.put(path, "-----BEGIN CERTIFICATE-----\njunk\n")
+
+    for spoilt, how, told in (
+        (certificate, emptied, f"tls-cert is {certificate}; allowed: a PEM"),
+        (key, emptied, f"tls-key is {key}; allowed: a PEM"),
+        (certificate, folder, f"tls-cert is {certificate}; allowed: a PEM"),
+        (key, pathlib.Path.unlink, f"tls-key is {key}; allowed: a PEM"),
+        (key, another, f"tls-key is {key}; allowed: the private key"),
+        (ca, junk, f"tls-client-ca is {ca}; allowed: a PEM"),
+        (ca, pathlib.Path.unlink, f"tls-client-ca is {ca}; allowed: a PEM")):
+      with self.subTest(told, how=how.__name__):
+        how(spoilt)
+        error = self.daemon.wait_for(
+            "certificates not read, serving with the former ones")
+        self.assertIn(told, error["reason"])
+        self.assertTrue(self.answered(self.reader, self.ours))
+        if spoilt.is_dir():
+          spoilt.rmdir()
+        self.install(self.ours, self.server)
+        self.daemon.wait_for("certificates read")
+        self.assertTrue(self.answered(self.reader, self.ours))
+    errors = [e for e in self.daemon.events if e["level"] == "error"]
+    self.assertEqual(len(errors), 7)
+    new_reader = self.theirs.issue("new", "DNS:s2.schedulers.example")
     self.install(self.theirs, self.theirs.server())
     self.until_answered(new_reader, self.theirs)
+    self.assertFalse(self.answered(self.reader, self.theirs))
+    self.assertEqual(self.daemon.stop(), 0)
 
   def answered(self, identity, authority):
     with self.channel(identity, authority) as channel:
@@ -242,14 +286,11 @@ class AccessTest(unittest.TestCase):
         self.assertEqual(error.code(), grpc.StatusCode.UNAVAILABLE)
         return False
 
-  def until_answered(self, identity, authority, answered=True):
+  def until_answered(self, identity, authority):
     end = time.monotonic() + PATIENCE_SECONDS
-    while self.answered(identity, authority) != answered:
+    while not self.answered(identity, authority):
       self.assertLess(time.monotonic(), end)
       time.sleep(0.1)
-
-  def until_refused(self, identity, authority):
-    self.until_answered(identity, authority, answered=False)
 
   def test_client_speaks_tls_by_flags_and_by_environment(self):
     self.start_tls()
