@@ -3,7 +3,14 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -25,6 +32,37 @@ bool IsIpv4(const std::string& host, in_addr* address) {
 
 bool IsIpv6(const std::string& host, in6_addr* address) {
   return inet_pton(AF_INET6, host.c_str(), address) == 1;
+}
+
+// As the kernel takes it.
+struct SocketAddress {
+  union {
+    sockaddr_un unix_path;  // the largest
+    sockaddr any;
+    sockaddr_in ipv4;
+    sockaddr_in6 ipv6;
+  };
+  socklen_t size = 0;
+};
+
+SocketAddress ForKernel(const ListenAddress& address) {
+  SocketAddress result = {};
+  const auto port = htons(static_cast<uint16_t>(address.port));
+  if (address.is_unix()) {
+    result.unix_path.sun_family = AF_UNIX;
+    address.unix_path.copy(result.unix_path.sun_path, kMaxUnixPathBytes);
+    result.size = sizeof(result.unix_path);
+  } else if (IsIpv4(address.host, &result.ipv4.sin_addr)) {
+    result.ipv4.sin_family = AF_INET;
+    result.ipv4.sin_port = port;
+    result.size = sizeof(result.ipv4);
+  } else {
+    IsIpv6(address.host, &result.ipv6.sin6_addr);
+    result.ipv6.sin6_family = AF_INET6;
+    result.ipv6.sin6_port = port;
+    result.size = sizeof(result.ipv6);
+  }
+  return result;
 }
 
 }  // namespace
@@ -79,6 +117,30 @@ absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view field,
     return address;
   }
   return NotAllowed(field, Quoted(text), kForms);
+}
+
+bool TakesConnections(const ListenAddress& address, absl::Duration within) {
+  using Steady = std::chrono::steady_clock;
+  const Steady::time_point end =
+      Steady::now() + absl::ToChronoNanoseconds(within);
+  const SocketAddress to = ForKernel(address);
+  const int s = socket(to.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (s < 0) return false;
+  const auto limit = [&](int direction) {
+    // Zero would be for ever.
+    constexpr absl::Duration kLeast = absl::Milliseconds(1);
+    const timeval rest = absl::ToTimeval(
+        std::max(absl::FromChrono(end - Steady::now()), kLeast));
+    return setsockopt(s, SOL_SOCKET, direction, &rest, sizeof(rest)) == 0;
+  };
+  bool taken = false;
+  if (limit(SO_SNDTIMEO) && connect(s, &to.any, to.size) == 0 &&
+      shutdown(s, SHUT_WR) == 0 && limit(SO_RCVTIMEO)) {
+    char byte = 0;
+    taken = recv(s, &byte, 1, 0) >= 0 || errno == ECONNRESET;
+  }
+  close(s);
+  return taken;
 }
 
 }  // namespace fabricwise

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 namespace fabricwise {
 
@@ -27,5 +28,10 @@ struct ListenAddress {
 // naming field, value and what is allowed.
 absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view field,
                                                  absl::string_view text);
+
+// Whether who listens there takes a connection, and says something on it or
+// closes it once we have closed our side, within this time. A listener that is
+// there and deaf does neither. Nothing is asked, so TLS makes no difference.
+bool TakesConnections(const ListenAddress& address, absl::Duration within);
 
 }  // namespace fabricwise

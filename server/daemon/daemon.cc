@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <mutex>
 #include <optional>
@@ -198,6 +199,7 @@ struct Daemon::Parts {
   std::unique_ptr<Lookout> lookout;
   std::unique_ptr<MetricsServer> metrics;
   std::unique_ptr<RpcServer> rpc;
+  std::vector<ListenAddress> listening;  // config's, with the ports it got
 
   absl::Status PrepareMeasuring();
   absl::Status PrepareLookout();
@@ -337,6 +339,7 @@ absl::Status Daemon::Parts::StartRpc() {
     Log(LogLevel::kInfo, "listening",
         {{"address", address.ToString()},
          {"tls", address.is_local() ? "no" : "yes"}});
+    listening.push_back(std::move(address));
   }
   return absl::OkStatus();
 }
@@ -408,7 +411,16 @@ void Daemon::Reload(const absl::StatusOr<Config>& read) {
 std::string Daemon::FindStuck(absl::Duration within) {
   // A full run is held to 5 minutes; its workers' starts and ends come on top.
   constexpr absl::Duration kLongestTask = absl::Minutes(30);
-  if (!parts_->rpc->Responds(within)) return "calls";
+  using Steady = std::chrono::steady_clock;
+  const Steady::time_point end =
+      Steady::now() + absl::ToChronoNanoseconds(within);
+  const auto rest = [&] { return absl::FromChrono(end - Steady::now()); };
+  for (const ListenAddress& address : parts_->listening) {
+    if (!TakesConnections(address, rest())) {
+      return absl::StrCat("connections to ", address.ToString());
+    }
+  }
+  if (!parts_->rpc->Responds(rest())) return "calls";
   if (parts_->measuring != nullptr &&
       parts_->measuring->BusyTime() > kLongestTask) {
     return "measuring";

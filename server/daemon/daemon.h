@@ -35,8 +35,8 @@ class Daemon {
   void Reload(const absl::StatusOr<Config>& read);
 
   // Which part does not respond within this time, or is longer at one task than
-  // any takes; empty: none. Asks the threads that serve calls for a sign of
-  // life, by a call.
+  // any takes; empty: none. Asks those who listen for a sign of life by a
+  // connection to each address, and the threads that serve calls by a call.
   std::string FindStuck(absl::Duration within);
 
   // For people, one line: what it advises from.

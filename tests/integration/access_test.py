@@ -10,7 +10,7 @@ import contextlib
 import os
 import pathlib
 import re
-import shutil
+import resource
 import signal
 import socket
 import sqlite3
@@ -435,7 +435,7 @@ class AccessTest(unittest.TestCase):
 
   # The service manager.
 
-  def start_managed(self):
+  def start_managed(self, *flags):
     """Under a service manager; gives a function for its next message of a kind,
     before which there is none but that all is well."""
     inbox = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -443,7 +443,8 @@ class AccessTest(unittest.TestCase):
     inbox.settimeout(PATIENCE_SECONDS)
     path = self.folder / "notify"
     inbox.bind(str(path))
-    self.start(env={**os.environ, "NOTIFY_SOCKET": str(path),
+    self.start("", *flags,
+               env={**os.environ, "NOTIFY_SOCKET": str(path),
                     "WATCHDOG_USEC": "200000"})
 
     def told(kind):
@@ -453,6 +454,7 @@ class AccessTest(unittest.TestCase):
           return message
         self.assertTrue(message.startswith("WATCHDOG=1\n"), message)
 
+    told.inbox = inbox
     return told
 
   def test_service_manager_is_told(self):
@@ -479,12 +481,49 @@ class AccessTest(unittest.TestCase):
         stuck = channel.unary_unary(f"/{PROFILER}/ImportProfile", raw,
                                     raw).future(
                                         field(1, OTHER_PROFILE.read_bytes()))
-        self.assertEqual(self.daemon.wait_for("no sign of life")["part"],
-                         "calls")
+        self.until_stuck("calls")
         other.rollback()
         self.assertIn(b"h200x2-shm", stuck.result(PATIENCE_SECONDS))
     while "h200x2-shm" not in told("WATCHDOG"):
       pass
+
+  def until_stuck(self, part):
+    while self.daemon.wait_for("no sign of life")["part"] != part:
+      pass
+
+  def test_watchdog_hears_nothing_once_a_listener_is_deaf(self):
+    told = self.start_managed("--listen", "127.0.0.1:0")
+    told("READY")
+    told("WATCHDOG")
+    address = self.daemon.tcp()
+    host, port = address.rsplit(":", 1)
+    process = self.daemon.process.pid
+    limits = resource.prlimit(process, resource.RLIMIT_NOFILE)
+    resource.prlimit(process, resource.RLIMIT_NOFILE, (0, limits[1]))
+    # A connection for which there is no descriptor: gRPC then listens no more.
+    with socket.create_connection((host, int(port)), PATIENCE_SECONDS):
+      self.until_stuck(f"connections to unix:{self.socket}")
+    resource.prlimit(process, resource.RLIMIT_NOFILE, limits)
+    self.until_stuck(f"connections to {address}")
+    self.local("GetStatus")
+    told.inbox.settimeout(0)
+    with contextlib.suppress(BlockingIOError):
+      while True:
+        told.inbox.recv(4096)
+    for _ in range(3):
+      self.until_stuck(f"connections to {address}")
+    with self.assertRaises(BlockingIOError):
+      told.inbox.recv(4096)
+
+  def test_watchdog_looks_at_tls_too_and_leaves_no_trace_in_the_log(self):
+    told = self.start_managed(*self.tls_flags())
+    told("READY")
+    for _ in range(3):
+      told("WATCHDOG")
+    self.assertEqual(self.daemon.stop(), 0)
+    self.daemon.wait_for("stopped")
+    self.assertEqual([e for e in self.daemon.events
+                      if e["event"] == "grpc says"], [])
 
 
 if __name__ == "__main__":
