@@ -29,7 +29,12 @@ absl::StatusOr<std::vector<Endpoint>> Resolve(const std::string& target) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--targets has \"", target, "\"; allowed: dns:///HOST:PORT"));
   }
-  const std::string host(rest.substr(0, colon));
+  absl::string_view name = rest.substr(0, colon);
+  // Of IPv6, as in every address with a port.
+  if (absl::StartsWith(name, "[") && absl::EndsWith(name, "]")) {
+    name = name.substr(1, name.size() - 2);
+  }
+  const std::string host(name);
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;

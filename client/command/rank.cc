@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "client/command/command.h"
 #include "client/command/question.h"
 #include "client/resolve.h"
@@ -23,7 +24,7 @@ namespace {
 constexpr size_t kMostAtOnce = 64;
 
 struct Flags {
-  std::vector<std::string> targets, profiles;
+  std::vector<std::string> targets, profiles;  // lists of names
   ServiceAddress address;
   QuestionFlags question;
   std::vector<int64_t> concurrency;
@@ -37,13 +38,35 @@ struct Answer {
   std::string model;
 };
 
+// CLI11 would drop empty names, and take an empty list for none given.
+absl::StatusOr<std::vector<std::string>> SplitNames(
+    absl::string_view flag, const std::vector<std::string>& lists) {
+  std::vector<std::string> names;
+  for (const std::string& list : lists) {
+    for (const absl::string_view name : absl::StrSplit(list, ',')) {
+      if (name.empty()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(flag,
+                         " has an empty name; allowed: names, with one "
+                         "comma between two"));
+      }
+      names.emplace_back(name);
+    }
+  }
+  return names;
+}
+
 // Each node once. A name that has no address now is a node without an answer,
 // in `answers`.
 absl::StatusOr<std::vector<ServiceAddress>> Addresses(
     const Flags& flags, std::vector<Answer>& answers) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> targets,
+                   SplitNames("--targets", flags.targets));
+  ASSIGN_OR_RETURN(const std::vector<std::string> profiles,
+                   SplitNames("--profiles", flags.profiles));
   std::vector<ServiceAddress> addresses;
   std::set<std::string> seen;
-  for (const std::string& target : flags.targets) {
+  for (const std::string& target : targets) {
     absl::StatusOr<std::vector<Endpoint>> endpoints = Resolve(target);
     if (absl::IsInvalidArgument(endpoints.status())) return endpoints.status();
     if (!endpoints.ok()) {
@@ -63,7 +86,7 @@ absl::StatusOr<std::vector<ServiceAddress>> Addresses(
       addresses.push_back(std::move(address));
     }
   }
-  for (const std::string& profile : flags.profiles) {
+  for (const std::string& profile : profiles) {
     if (!seen.insert(profile).second) continue;
     addresses.push_back({.profile = profile});
   }
@@ -144,6 +167,9 @@ absl::Status Run(const Flags& flags, const Session& session) {
     none.Update(answer.status);
     ranking.add_nodes()->Swap(&answer.node);
   }
+  // As it was asked for, where no node says how it calls it.
+  const QuestionFlags& asked = flags.question;
+  if (model.empty()) model = asked.model.empty() ? asked.config : asked.model;
   SortNodes(request, &ranking);
   if (flags.format == Format::kJson) {
     RETURN_IF_ERROR(WriteJson(ranking, session.out()));
@@ -166,13 +192,11 @@ void AddRankCommand(CLI::App& app, Session& session) {
   command
       ->add_option("--targets", flags->targets,
                    "Daemons to ask; dns:///HOST:PORT is every address of HOST")
-      ->type_name("HOST:PORT|unix:///PATH|dns:///HOST:PORT,...")
-      ->delimiter(',');
+      ->type_name("HOST:PORT|unix:///PATH|dns:///HOST:PORT,...");
   command
       ->add_option("--profiles", flags->profiles,
                    "Nodes that profiles stand for, without a daemon")
-      ->type_name("FILE|NAME,...")
-      ->delimiter(',');
+      ->type_name("FILE|NAME,...");
   AddConnection(*command, &flags->address);
   AddQuestionFlags(*command, &flags->question);
   AddConcurrency(*command, &flags->concurrency)->required();

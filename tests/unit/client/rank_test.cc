@@ -26,6 +26,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 class FixedClock final : public Clock {
  public:
@@ -122,6 +123,9 @@ TEST_F(RankTest, WithoutAnyAnswerItFailsAsTheFirstNodeDid) {
                              "--concurrency", "8", "--format", "json"});
   EXPECT_EQ(result.code, kUnreachable);
   EXPECT_THAT(Targets(result.out), ElementsAre("gone:1", "lost:1"));
+  const Result table =
+      Run({"rank", "--targets", "gone:1", "--concurrency", "8"});
+  EXPECT_THAT(table.out, StartsWith(" Qwen3-8B, 8 sequences"));
   EXPECT_THAT(result.err,
               HasSubstr("no node has an answer; first: cannot reach gone:1"));
 }
@@ -141,6 +145,16 @@ TEST_F(RankTest, AWrongQuestionIsRefusedAtOnce) {
   result = Run({"rank", "--concurrency", "8"});
   EXPECT_EQ(result.code, kRefused);
   EXPECT_THAT(result.err, HasSubstr("--targets or --profiles name them"));
+
+  for (const char* flag : {"--targets", "--profiles"}) {
+    for (const char* value :
+         {"", ",", "fast:1,", ",fast:1", "fast:1,,fast:1"}) {
+      result = Run({"rank", flag, value, "--concurrency", "8"});
+      EXPECT_EQ(result.code, kRefused) << flag << " '" << value << "'";
+      EXPECT_THAT(result.err, HasSubstr(absl::StrCat(
+                                  flag, " has an empty name; allowed: ")));
+    }
+  }
   EXPECT_TRUE(asked_.empty() || asked_.contains("fast:1"));
 }
 
@@ -190,6 +204,14 @@ TEST(ResolveTest, OtherTargetsStayAsTheyAre) {
     EXPECT_EQ(endpoints->front().target, target);
     EXPECT_EQ(endpoints->front().server_name, "");
   }
+}
+
+TEST(ResolveTest, AnAddressOfIpv6StandsInBrackets) {
+  const auto endpoints = Resolve("dns:///[::1]:7410");
+  ASSERT_TRUE(endpoints.ok()) << endpoints.status();
+  ASSERT_EQ(endpoints->size(), 1u);
+  EXPECT_EQ(endpoints->front().target, "[::1]:7410");
+  EXPECT_EQ(endpoints->front().server_name, "::1");
 }
 
 TEST(ResolveTest, ANameInAnotherFormIsRefused) {
