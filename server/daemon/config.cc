@@ -5,10 +5,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -72,27 +74,35 @@ Option Number(const char* name, const char* placeholder, const char* help,
           }};
 }
 
+// The fewest digits that read back as the same number.
+std::string Shortest(double number) {
+  std::array<char, 32> text;  // "-1.2345678901234567e-308" is the longest
+  const auto end =
+      std::to_chars(text.data(), text.data() + text.size(), number).ptr;
+  return std::string(text.data(), end);
+}
+
 // An option in seconds, a fraction allowed, from `low` to `high`.
 template <typename Field>
 Option Seconds(const char* name, const char* help, double low, double high,
                Field field) {
-  return {.name = name,
-          .placeholder = "SECONDS",
-          .help = help,
-          .set = [=](const Values& values, Config& config) -> absl::Status {
-            double seconds = 0;
-            if (!absl::SimpleAtod(values[0], &seconds)) {
-              return NotAllowed(name, Quoted(values[0]),
-                                absl::StrCat(low, " to ", high));
-            }
-            RETURN_IF_ERROR(CheckRange(name, seconds, low, high));
-            std::invoke(field, config) = absl::Seconds(seconds);
-            return absl::OkStatus();
-          },
-          .get = [=](const Config& config) -> Values {
-            return {absl::StrCat(
-                absl::ToDoubleSeconds(std::invoke(field, config)))};
-          }};
+  return {
+      .name = name,
+      .placeholder = "SECONDS",
+      .help = help,
+      .set = [=](const Values& values, Config& config) -> absl::Status {
+        double seconds = 0;
+        if (!absl::SimpleAtod(values[0], &seconds)) {
+          return NotAllowed(name, Quoted(values[0]),
+                            absl::StrCat(low, " to ", high));
+        }
+        RETURN_IF_ERROR(CheckRange(name, seconds, low, high));
+        std::invoke(field, config) = absl::Seconds(seconds);
+        return absl::OkStatus();
+      },
+      .get = [=](const Config& config) -> Values {
+        return {Shortest(absl::ToDoubleSeconds(std::invoke(field, config)))};
+      }};
 }
 
 // An option that is the path of a file; empty: none.
@@ -160,14 +170,28 @@ Option Live(Option option) {
   return option;
 }
 
+// Whether two paths say the same, as far as that shows without a look at links.
+bool SamePlace(const std::string& a, const std::string& b) {
+  std::error_code error;
+  const auto whole = [&](const std::string& path) {
+    return path.empty()
+               ? std::filesystem::path()
+               : std::filesystem::absolute(path, error).lexically_normal();
+  };
+  return whole(a) == whole(b);
+}
+
 absl::Status SetListen(const Values& values, Config& config) {
   std::vector<ListenAddress> addresses;
   for (const std::string& value : values) {
     ASSIGN_OR_RETURN(ListenAddress address,
                      ParseListenAddress("listen", value));
     for (const ListenAddress& other : addresses) {
-      if (other.ToString() == address.ToString() &&
-          (address.is_unix() || address.port != 0)) {
+      const bool same =
+          address.is_unix()
+              ? SamePlace(other.unix_path, address.unix_path)
+              : other.ToString() == address.ToString() && address.port != 0;
+      if (same) {
         return NotAllowed("listen", Quoted(value), "each address once");
       }
     }
@@ -466,7 +490,7 @@ const std::vector<Option>& Options() {
        },
        .get =
            [](const Config& config) {
-             return Values{absl::StrCat(config.gpu_budget_ratio)};
+             return Values{Shortest(config.gpu_budget_ratio)};
            }},
       {.name = "scenario",
        .placeholder = "SCENARIO",
@@ -536,6 +560,13 @@ absl::Status Apply(const Settings& settings, Config& config) {
       return absl::InvalidArgumentError(absl::StrCat(
           given.places[most], ": ", option->name, " is given ",
           option->repeated ? "too often" : "twice", "; allowed: ", allowed));
+    }
+    for (size_t i = 0; i < given.values.size(); ++i) {
+      // A flag may hold what no line of a configuration file can.
+      if (given.values[i].find('\n') == std::string::npos) continue;
+      return Locate(NotAllowed(option->name, Quoted(given.values[i]),
+                               "what stands on one line"),
+                    given.places[i]);
     }
     // One more at a time, so that an error is of the last.
     for (size_t count = 1; count <= given.values.size(); ++count) {

@@ -141,6 +141,32 @@ TEST_F(ConfigTest, PrintedConfigurationReadsBackTheSame) {
                                  HasSubstr("\nmetrics-listen = 0.0.0.0:9\n")));
 }
 
+TEST_F(ConfigTest, NumbersArePrintedWithAllTheirDigits) {
+  const auto printed =
+      Parse({"--print-config", "--drain-seconds", "1234.56789",
+             "--gpu-budget-ratio", "0.00333333333", "--quick-interval-seconds",
+             "31622399.5", "--max-call-seconds", "0.001"});
+  ASSERT_TRUE(printed.ok()) << printed.status();
+  EXPECT_THAT(printed->text,
+              AllOf(HasSubstr("\ndrain-seconds = 1234.56789\n"),
+                    HasSubstr("\ngpu-budget-ratio = 0.00333333333\n"),
+                    HasSubstr("\nquick-interval-seconds = 31622399.5\n"),
+                    HasSubstr("\nfull-interval-seconds = 86400\n"),
+                    HasSubstr("\nmax-call-seconds = 0.001\n")));
+  // As they are taken over by a running daemon.
+  const auto read = Parse({"--drain-seconds", "1234.56789"});
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(WithLiveOptions(Config(), read->config).drain, read->config.drain);
+}
+
+TEST_F(ConfigTest, AValueThatNoFileCanHoldIsRefused) {
+  EXPECT_EQ(Refused(Parse({"--profile", "a\ncache-bytes = 0"})),
+            "command line: profile is 'a\\ncache-bytes = 0'; allowed: what "
+            "stands on one line");
+  EXPECT_THAT(Refused(Parse({"--listen", "unix:/a", "--listen", "unix:/b\n"})),
+              StartsWith("command line: listen is 'unix:/b\\n'; allowed: "));
+}
+
 TEST_F(ConfigTest, UnknownKeyIsNamedWithItsPlaceAndTheNearest) {
   EXPECT_EQ(Refused(ParseFile("\n# x\nlissten = unix:/a\n")),
             file_ +
@@ -332,6 +358,11 @@ TEST_F(ConfigTest, AddressGivenTwiceIsRefused) {
   EXPECT_THAT(Refused(Parse({"--listen", "unix:/a", "--listen", "unix:///a"})),
               "command line: listen is 'unix:///a'; allowed: each address "
               "once");
+  for (const char* same : {"unix:/x/./a", "unix:/x/y/../a", "unix:/x//a"}) {
+    EXPECT_THAT(Refused(Parse({"--listen", "unix:/x/a", "--listen", same})),
+                HasSubstr("allowed: each address once"));
+  }
+  EXPECT_TRUE(Parse({"--listen", "unix:/x/a", "--listen", "unix:x/a"}).ok());
   EXPECT_TRUE(
       Parse({"--listen", "127.0.0.1:0", "--listen", "127.0.0.1:0"}).ok());
 }
