@@ -251,15 +251,21 @@ absl::Status Daemon::Parts::PrepareLookout() {
   options.on_drift = [this] {
     if (measuring != nullptr) measuring->OnDrift();
   };
-  options.on_look = [path = config.features_file](const Profile& profile,
-                                                  const Outlook& outlook) {
-    if (path.empty()) return;
+  options.on_look = [path = config.features_file, told = std::string()](
+                        const Profile& profile,
+                        const Outlook& outlook) mutable {
+    if (path.empty()) return true;
     const absl::Status status =
         ReplaceFile(path, NodeFeatures(profile, outlook));
-    if (!status.ok()) {
+    if (!status.ok() && status.message() != told) {
       Log(LogLevel::kError, "features not written",
-          {{"reason", std::string(status.message())}});
+          {{"reason", std::string(status.message())},
+           {"remedy", "mend it; it is tried again by itself"}});
+    } else if (status.ok() && !told.empty()) {
+      Log(LogLevel::kInfo, "features written");
     }
+    told = std::string(status.message());
+    return status.ok();
   };
   lookout = std::make_unique<Lookout>(std::move(options), &snapshots);
   return absl::OkStatus();

@@ -52,22 +52,28 @@ std::shared_ptr<const Outlook> Lookout::Get() const {
 }
 
 void Lookout::Loop() {
+  bool well = true;
   while (true) {
     {
       std::unique_lock lock(mutex_);
-      wake_.wait(lock, [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+      const auto due = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
         return stopping_ || changed_;
-      });
+      };
+      if (well) {
+        wake_.wait(lock, due);
+      } else {
+        wake_.wait_for(lock, absl::ToChronoNanoseconds(options_.retry), due);
+      }
       if (stopping_) return;
       changed_ = false;
     }
-    Look();
+    well = Look();
   }
 }
 
-void Lookout::Look() {
+bool Lookout::Look() {
   const std::shared_ptr<const Snapshot> snapshot = snapshots_->Get();
-  if (snapshot == nullptr) return;
+  if (snapshot == nullptr) return true;
   const Profile& profile = *snapshot->profile;
   std::shared_ptr<const Outlook> former;
   std::vector<Scenario> scenarios;
@@ -94,12 +100,13 @@ void Lookout::Look() {
   }
   bool anew = false;
   outlook->drifts = LookForDrift(profile, anew);
-  options_.on_look(profile, *outlook);
+  const bool well = options_.on_look(profile, *outlook);
   {
     std::lock_guard lock(mutex_);
     outlook_ = std::move(outlook);
   }
   if (anew) options_.on_drift();
+  return well;
 }
 
 std::vector<Drift> Lookout::LookForDrift(const Profile& profile, bool& anew) {

@@ -16,6 +16,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "server/daemon/scenario.h"
 #include "server/metrics/outlook.h"
 #include "server/profile/profile.h"
@@ -35,8 +36,12 @@ class Lookout {
         history;
     // Called on the thread when something drifts that did not before.
     std::function<void()> on_drift;
-    // Called on the thread after every look; may do I/O.
-    std::function<void(const Profile&, const Outlook&)> on_look;
+    // Called on the thread after every look; may do I/O. False: it failed at
+    // that, and there is to be another look after `retry`.
+    std::function<bool(const Profile&, const Outlook&)> on_look;
+    // A disk that is full or a folder that is not there yet takes people some
+    // minutes; a look takes milliseconds.
+    absl::Duration retry = absl::Minutes(1);
   };
 
   // `snapshots` is borrowed and outlives this.
@@ -55,8 +60,9 @@ class Lookout {
   // The last look; null: none yet. Any thread; waits for a pointer's copy only.
   std::shared_ptr<const Outlook> Get() const;
 
-  // One look, for tests that start no thread.
-  void Look();
+  // One look, for tests that start no thread. What on_look said; true without
+  // a profile.
+  bool Look();
 
  private:
   void Loop();

@@ -45,6 +45,7 @@ class LookoutTest : public testing::Test {
     options.on_drift = [this] { ++drifts_; };
     options.on_look = [this](const Profile& profile, const Outlook& outlook) {
       features_ = NodeFeatures(profile, outlook);
+      return true;
     };
     return options;
   }
@@ -207,6 +208,27 @@ TEST_F(LookoutTest, LooksByItselfWheneverTheProfileChanges) {
   EXPECT_NE(lookout.Get(), nullptr);
   Use(Slowed(3));
   EXPECT_EQ(looks, 2);
+}
+
+TEST_F(LookoutTest, LooksAgainWhenWhatItSawCouldNotBeToldOnly) {
+  absl::Notification told, after;
+  Lookout::Options options = Options();
+  options.retry = absl::Milliseconds(1);
+  int looks = 0;
+  options.on_look = [&](const Profile&, const Outlook&) {
+    ++looks;
+    if (looks == 3) told.Notify();
+    if (looks == 4) after.Notify();
+    return looks >= 3;
+  };
+  Use(Slowed(1));
+  Lookout lookout(std::move(options), &snapshots_);
+  lookout.Start();
+  told.WaitForNotification();
+  Use(Slowed(2));
+  after.WaitForNotification();
+  lookout.Stop();
+  EXPECT_EQ(looks, 4);
 }
 
 }  // namespace
