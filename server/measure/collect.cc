@@ -31,6 +31,27 @@ absl::StatusOr<StopReason> StopReasonOf(const worker::v1::Result& result) {
   }
 }
 
+// What no measurement can take, else than by a worker that is broken: a run, of
+// all its keys, is held to five minutes (docs/measuring.md), and a clock of a
+// GPU ticks about once in a nanosecond.
+constexpr double kShortestSeconds = 1e-9, kLongestSeconds = 300;
+constexpr int64_t kLongestMilliseconds = 300'000;
+
+absl::Status CheckTimes(const worker::v1::Result& result) {
+  RETURN_IF_ERROR(CheckRange("median_seconds", result.median_seconds(),
+                             kShortestSeconds, kLongestSeconds));
+  // Negative: not recorded.
+  for (const auto& [name, seconds] :
+       {std::pair("iqr_seconds", result.iqr_seconds()),
+        std::pair("p99_seconds", result.p99_seconds())}) {
+    if (!(seconds < 0)) {
+      RETURN_IF_ERROR(CheckRange(name, seconds, 0.0, kLongestSeconds));
+    }
+  }
+  return CheckRange("wall_milliseconds", result.wall_milliseconds(), 0,
+                    kLongestMilliseconds);
+}
+
 }  // namespace
 
 Collector::Collector(const std::vector<MeasurementKey>& asked) {
@@ -87,6 +108,10 @@ absl::StatusOr<Measurement> Collector::Add(const worker::v1::Result& result,
   measurement.source = "fabricwise-worker";
   measurement.fingerprint_id = std::string(fingerprint_id);
   measurement.start_time = now - absl::Milliseconds(result.wall_milliseconds());
+  if (const absl::Status valid = CheckTimes(result); !valid.ok()) {
+    return Distrust(absl::StrCat("measured nonsense: ", result.key(), ": ",
+                                 valid.message()));
+  }
   if (const absl::Status valid = Validate(measurement); !valid.ok()) {
     return Distrust(absl::StrCat("measured nonsense: ", valid.message()));
   }
