@@ -118,6 +118,12 @@ absl::Status Handler::CheckDeadline(absl::Time deadline) const {
   return absl::DeadlineExceededError("the deadline passed before the answer");
 }
 
+absl::Status NoMessage(absl::string_view type) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("the request is not a valid ", type,
+                   ": its encoding is broken, or a text in it is not UTF-8"));
+}
+
 AnswerBytes Handler::FindRecommendation(absl::string_view request) {
   return recommendations_.Find(request, snapshots_->number());
 }
@@ -138,9 +144,7 @@ absl::StatusOr<AnswerBytes> Handler::AnswerFrom(absl::string_view request,
   if (request.size() > std::numeric_limits<int>::max() ||
       !message->ParseFromArray(request.data(),
                                static_cast<int>(request.size()))) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the request is not a valid ", Request::descriptor()->full_name(),
-        ": its encoding is broken, or a text in it is not UTF-8"));
+    return NoMessage(Request::descriptor()->full_name());
   }
   auto* response = google::protobuf::Arena::CreateMessage<Response>(&arena);
   absl::Status answered;

@@ -46,6 +46,9 @@ class RecommendationWatch {
   std::string sent_plan_;
 };
 
+// INVALID_ARGUMENT: a request's bytes are no message of this full name.
+absl::Status NoMessage(absl::string_view type);
+
 // Thread-safe.
 class Handler {
  public:

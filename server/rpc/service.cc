@@ -113,6 +113,24 @@ grpc::ByteBuffer Wrap(AnswerBytes bytes) {
   return grpc::ByteBuffer(&slice, 1);
 }
 
+// gRPC itself would answer what is no message with UNIMPLEMENTED and not a
+// word: so every method takes bytes, and gives bytes.
+template <typename Request>
+absl::StatusOr<std::shared_ptr<const Request>> Parse(
+    const grpc::ByteBuffer& bytes) {
+  auto request = std::make_shared<Request>();
+  grpc::ByteBuffer read = bytes;  // shares what it holds
+  if (!grpc::SerializationTraits<Request>::Deserialize(&read, request.get())
+           .ok()) {
+    return NoMessage(Request::descriptor()->full_name());
+  }
+  return request;
+}
+
+grpc::ByteBuffer Serialize(const google::protobuf::MessageLite& message) {
+  return Wrap(std::make_shared<const std::string>(message.SerializeAsString()));
+}
+
 absl::Status Busy() {
   return absl::ResourceExhaustedError(
       "too many long calls wait already: try again later");
@@ -219,21 +237,26 @@ grpc::ServerUnaryReactor* Refuse(const Shared& shared, absl::string_view method,
   return reactor;
 }
 
-// Runs `work`, which fills `response`, on the executor.
+// Runs `work`, which fills a response, on the executor.
 template <typename Request, typename Response>
 grpc::ServerUnaryReactor* RunSlow(
     const Shared& shared, absl::string_view method,
-    grpc::CallbackServerContext* context, const Request* request,
-    Response* response,
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* asked,
+    grpc::ByteBuffer* answer,
     std::function<absl::Status(const Request&, absl::Time, Response*)> work) {
+  absl::StatusOr<std::shared_ptr<const Request>> request =
+      Parse<Request>(*asked);
+  if (!request.ok()) return Refuse(shared, method, request.status());
   auto* const reactor = new UnaryCall(shared);
   const Report report(method, shared.observer);
   const absl::Time deadline = shared.Deadline(*context);
-  const bool taken =
-      shared.executor->TrySubmit([context, request, response, reactor, report,
-                                  deadline, work = std::move(work)] {
+  const bool taken = shared.executor->TrySubmit(
+      [context, request = *std::move(request), answer, reactor, report,
+       deadline, work = std::move(work)] {
+        Response response;
         absl::Status status = CheckWanted(*context, deadline);
-        if (status.ok()) status = work(*request, deadline, response);
+        if (status.ok()) status = work(*request, deadline, &response);
+        if (status.ok()) *answer = Serialize(response);
         report.Done(status.code());
         reactor->Finish(ToGrpc(status));
       });
@@ -244,12 +267,21 @@ grpc::ServerUnaryReactor* RunSlow(
   return reactor;
 }
 
-// Runs `work` here and now.
-template <typename Work>
-grpc::ServerUnaryReactor* RunQuick(const Shared& shared,
-                                   absl::string_view method, const Work& work) {
+// Runs `work`, which fills a response, here and now.
+template <typename Request, typename Response>
+grpc::ServerUnaryReactor* RunQuick(
+    const Shared& shared, absl::string_view method,
+    const grpc::ByteBuffer* asked, grpc::ByteBuffer* answer,
+    const std::function<absl::Status(const Request&, Response*)>& work) {
   const Report report(method, shared.observer);
-  const absl::Status status = work();
+  absl::Status status;
+  if (const auto request = Parse<Request>(*asked); request.ok()) {
+    Response response;
+    status = work(**request, &response);
+    if (status.ok()) *answer = Serialize(response);
+  } else {
+    status = request.status();
+  }
   report.Done(status.code());
   auto* const reactor = new UnaryCall(shared);
   reactor->Finish(ToGrpc(status));
@@ -257,14 +289,13 @@ grpc::ServerUnaryReactor* RunQuick(const Shared& shared,
 }
 
 // A stream that only says why there is none.
-template <typename Response>
-class RefusedStream : public grpc::ServerWriteReactor<Response> {
+class RefusedStream : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
   RefusedStream(const Shared& shared, const Report& report,
                 const absl::Status& status)
       : open_(shared.open_calls) {
     report.Done(status.code());
-    this->Finish(ToGrpc(status));
+    Finish(ToGrpc(status));
   }
   void OnDone() override { delete this; }
 
@@ -274,9 +305,8 @@ class RefusedStream : public grpc::ServerWriteReactor<Response> {
 
 // A watcher. Its owner lets go of it in `on_done`; whatever else runs for it
 // holds a share.
-class WatchStream
-    : public grpc::ServerWriteReactor<v1::WatchRecommendationResponse>,
-      public std::enable_shared_from_this<WatchStream> {
+class WatchStream : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
+                    public std::enable_shared_from_this<WatchStream> {
  public:
   WatchStream(std::unique_ptr<RecommendationWatch> watch, const Shared& shared,
               std::function<void(WatchStream*)> on_done)
@@ -350,7 +380,7 @@ class WatchStream
     if (!next.ok()) {
       End(next.status());
     } else if (next->has_value()) {
-      message_ = *std::move(*next);
+      message_ = Serialize(**next);
       StartWrite(&message_);
       return;  // OnWriteDone proceeds
     }
@@ -368,7 +398,7 @@ class WatchStream
   const std::function<void(WatchStream*)> on_done_;
   const Report report_{"WatchRecommendation", shared_.observer};
   SnapshotHolder::Subscription subscription_;
-  v1::WatchRecommendationResponse message_;  // being written
+  grpc::ByteBuffer message_;  // being written
 
   std::mutex mutex_;
   // One evaluation, write or finish at a time; after a finish for ever.
@@ -381,8 +411,8 @@ class WatchStream
 using AdvisorBase =
     v1::ParallelismAdvisor::WithRawCallbackMethod_RecommendParallelism<
         v1::ParallelismAdvisor::WithRawCallbackMethod_SweepConcurrency<
-            v1::ParallelismAdvisor::WithCallbackMethod_WatchRecommendation<
-                v1::ParallelismAdvisor::WithCallbackMethod_ListModels<
+            v1::ParallelismAdvisor::WithRawCallbackMethod_WatchRecommendation<
+                v1::ParallelismAdvisor::WithRawCallbackMethod_ListModels<
                     v1::ParallelismAdvisor::Service>>>>;
 
 class AdvisorService : public AdvisorBase {
@@ -409,14 +439,15 @@ class AdvisorService : public AdvisorBase {
                      context, request, response);
   }
 
-  grpc::ServerWriteReactor<v1::WatchRecommendationResponse>*
-  WatchRecommendation(grpc::CallbackServerContext*,
-                      const v1::WatchRecommendationRequest* request) override {
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* WatchRecommendation(
+      grpc::CallbackServerContext*, const grpc::ByteBuffer* asked) override {
     const auto refuse = [this](const absl::Status& status) {
-      return new RefusedStream<v1::WatchRecommendationResponse>(
+      return new RefusedStream(
           shared_, Report("WatchRecommendation", shared_.observer), status);
     };
-    auto watch = shared_.handler->WatchRecommendation(*request);
+    const auto request = Parse<v1::WatchRecommendationRequest>(*asked);
+    if (!request.ok()) return refuse(request.status());
+    auto watch = shared_.handler->WatchRecommendation(**request);
     if (!watch.ok()) return refuse(watch.status());
     auto stream = std::make_shared<WatchStream>(
         *std::move(watch), shared_,
@@ -434,12 +465,14 @@ class AdvisorService : public AdvisorBase {
     return stream.get();
   }
 
-  grpc::ServerUnaryReactor* ListModels(
-      grpc::CallbackServerContext*, const v1::ListModelsRequest* request,
-      v1::ListModelsResponse* response) override {
-    return RunQuick(shared_, "ListModels", [&] {
-      return shared_.handler->ListModels(*request, response);
-    });
+  grpc::ServerUnaryReactor* ListModels(grpc::CallbackServerContext*,
+                                       const grpc::ByteBuffer* asked,
+                                       grpc::ByteBuffer* answer) override {
+    return RunQuick<v1::ListModelsRequest, v1::ListModelsResponse>(
+        shared_, "ListModels", asked, answer,
+        [this](const auto& request, auto* response) {
+          return shared_.handler->ListModels(request, response);
+        });
   }
 
   // Ends all watches and accepts no further.
@@ -508,7 +541,7 @@ class AdvisorService : public AdvisorBase {
 };
 
 // A run and its messages. Keeps itself until gRPC and the run have let go.
-class RunStream : public grpc::ServerWriteReactor<v1::RunMeasurementResponse>,
+class RunStream : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                   public std::enable_shared_from_this<RunStream> {
  public:
   explicit RunStream(const Shared& shared) : shared_(shared) {}
@@ -574,7 +607,8 @@ class RunStream : public grpc::ServerWriteReactor<v1::RunMeasurementResponse>,
       if (!messages_.empty()) next = &messages_.front();
     }
     if (next != nullptr) {
-      StartWrite(next);
+      message_ = Serialize(*next);
+      StartWrite(&message_);
       return;
     }
     report_.Done(end_->code());
@@ -586,6 +620,7 @@ class RunStream : public grpc::ServerWriteReactor<v1::RunMeasurementResponse>,
   const Report report_{"RunMeasurement", shared_.observer};
   std::stop_source stop_;
   std::shared_ptr<RunStream> self_;
+  grpc::ByteBuffer message_;  // being written
 
   std::mutex mutex_;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
@@ -600,10 +635,11 @@ class DiagnosisCall : public UnaryCall {
   explicit DiagnosisCall(const Shared& shared)
       : UnaryCall(shared), shared_(shared) {}
 
-  void Begin(const v1::DiagnoseNodeRequest& request,
-             v1::DiagnoseNodeResponse* response) {
-    shared_.handler->DiagnoseNode(request, stop_.get_token(), response,
-                                  [this](const absl::Status& status) {
+  void Begin(const v1::DiagnoseNodeRequest& request, grpc::ByteBuffer* answer) {
+    shared_.handler->DiagnoseNode(request, stop_.get_token(), &response_,
+                                  [this, answer](const absl::Status& status) {
+                                    if (status.ok())
+                                      *answer = Serialize(response_);
                                     report_.Done(status.code());
                                     Finish(ToGrpc(status));
                                   });
@@ -614,85 +650,101 @@ class DiagnosisCall : public UnaryCall {
   const Shared shared_;
   const Report report_{"DiagnoseNode", shared_.observer};
   std::stop_source stop_;
+  v1::DiagnoseNodeResponse response_;
 };
 
-class ProfilerService : public v1::NodeProfiler::CallbackService {
+using ProfilerBase = v1::NodeProfiler::WithRawCallbackMethod_GetNodeProfile<
+    v1::NodeProfiler::WithRawCallbackMethod_ListMeasurements<
+        v1::NodeProfiler::WithRawCallbackMethod_RunMeasurement<
+            v1::NodeProfiler::WithRawCallbackMethod_DiagnoseNode<
+                v1::NodeProfiler::WithRawCallbackMethod_ImportProfile<
+                    v1::NodeProfiler::WithRawCallbackMethod_GetStatus<
+                        v1::NodeProfiler::Service>>>>>>;
+
+class ProfilerService : public ProfilerBase {
  public:
   explicit ProfilerService(const Shared& shared) : shared_(shared) {}
 
-  grpc::ServerUnaryReactor* GetNodeProfile(
-      grpc::CallbackServerContext* context,
-      const v1::GetNodeProfileRequest* request,
-      v1::GetNodeProfileResponse* response) override {
+  grpc::ServerUnaryReactor* GetNodeProfile(grpc::CallbackServerContext* context,
+                                           const grpc::ByteBuffer* asked,
+                                           grpc::ByteBuffer* answer) override {
     return RunSlow<v1::GetNodeProfileRequest, v1::GetNodeProfileResponse>(
-        shared_, "GetNodeProfile", context, request, response,
-        [handler = shared_.handler](const auto& asked, absl::Time, auto* out) {
-          return handler->GetNodeProfile(asked, out);
+        shared_, "GetNodeProfile", context, asked, answer,
+        [handler = shared_.handler](const auto& request, absl::Time,
+                                    auto* response) {
+          return handler->GetNodeProfile(request, response);
         });
   }
 
   grpc::ServerUnaryReactor* ListMeasurements(
-      grpc::CallbackServerContext* context,
-      const v1::ListMeasurementsRequest* request,
-      v1::ListMeasurementsResponse* response) override {
+      grpc::CallbackServerContext* context, const grpc::ByteBuffer* asked,
+      grpc::ByteBuffer* answer) override {
     return RunSlow<v1::ListMeasurementsRequest, v1::ListMeasurementsResponse>(
-        shared_, "ListMeasurements", context, request, response,
-        [handler = shared_.handler](const auto& asked, absl::Time, auto* out) {
-          return handler->ListMeasurements(asked, out);
+        shared_, "ListMeasurements", context, asked, answer,
+        [handler = shared_.handler](const auto& request, absl::Time,
+                                    auto* response) {
+          return handler->ListMeasurements(request, response);
         });
   }
 
-  grpc::ServerWriteReactor<v1::RunMeasurementResponse>* RunMeasurement(
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* RunMeasurement(
       grpc::CallbackServerContext* context,
-      const v1::RunMeasurementRequest* request) override {
-    constexpr char kMethod[] = "RunMeasurement";
+      const grpc::ByteBuffer* asked) override {
+    static constexpr char kMethod[] = "RunMeasurement";
+    const auto refuse = [this](const absl::Status& status) {
+      return new RefusedStream(shared_, Report(kMethod, shared_.observer),
+                               status);
+    };
     if (const absl::Status refused = shared_.Admit(*context, kMethod);
         !refused.ok()) {
-      return new RefusedStream<v1::RunMeasurementResponse>(
-          shared_, Report(kMethod, shared_.observer), refused);
+      return refuse(refused);
     }
+    const auto request = Parse<v1::RunMeasurementRequest>(*asked);
+    if (!request.ok()) return refuse(request.status());
     const auto stream = std::make_shared<RunStream>(shared_);
-    stream->Begin(*request);
+    stream->Begin(**request);
     return stream.get();
   }
 
-  grpc::ServerUnaryReactor* DiagnoseNode(
-      grpc::CallbackServerContext* context,
-      const v1::DiagnoseNodeRequest* request,
-      v1::DiagnoseNodeResponse* response) override {
+  grpc::ServerUnaryReactor* DiagnoseNode(grpc::CallbackServerContext* context,
+                                         const grpc::ByteBuffer* asked,
+                                         grpc::ByteBuffer* answer) override {
     constexpr char kMethod[] = "DiagnoseNode";
     if (const absl::Status refused = shared_.Admit(*context, kMethod);
         !refused.ok()) {
       return Refuse(shared_, kMethod, refused);
     }
+    const auto request = Parse<v1::DiagnoseNodeRequest>(*asked);
+    if (!request.ok()) return Refuse(shared_, kMethod, request.status());
     auto* const call = new DiagnosisCall(shared_);
-    call->Begin(*request, response);
+    call->Begin(**request, answer);
     return call;
   }
 
-  grpc::ServerUnaryReactor* ImportProfile(
-      grpc::CallbackServerContext* context,
-      const v1::ImportProfileRequest* request,
-      v1::ImportProfileResponse* response) override {
+  grpc::ServerUnaryReactor* ImportProfile(grpc::CallbackServerContext* context,
+                                          const grpc::ByteBuffer* asked,
+                                          grpc::ByteBuffer* answer) override {
     constexpr char kMethod[] = "ImportProfile";
     if (const absl::Status refused = shared_.Admit(*context, kMethod);
         !refused.ok()) {
       return Refuse(shared_, kMethod, refused);
     }
     return RunSlow<v1::ImportProfileRequest, v1::ImportProfileResponse>(
-        shared_, kMethod, context, request, response,
-        [handler = shared_.handler](const auto& asked, absl::Time deadline,
-                                    auto* out) {
-          return handler->ImportProfile(asked, deadline, out);
+        shared_, kMethod, context, asked, answer,
+        [handler = shared_.handler](const auto& request, absl::Time deadline,
+                                    auto* response) {
+          return handler->ImportProfile(request, deadline, response);
         });
   }
 
-  grpc::ServerUnaryReactor* GetStatus(
-      grpc::CallbackServerContext*, const v1::GetStatusRequest* request,
-      v1::GetStatusResponse* response) override {
-    return RunQuick(shared_, "GetStatus", [&] {
-      return shared_.handler->GetStatus(*request, response);
-    });
+  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext*,
+                                      const grpc::ByteBuffer* asked,
+                                      grpc::ByteBuffer* answer) override {
+    return RunQuick<v1::GetStatusRequest, v1::GetStatusResponse>(
+        shared_, "GetStatus", asked, answer,
+        [this](const auto& request, auto* response) {
+          return shared_.handler->GetStatus(request, response);
+        });
   }
 
  private:

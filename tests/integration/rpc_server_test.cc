@@ -386,13 +386,33 @@ TEST_F(RpcServerTest, BadRequestsGetTheirStatusAndMessageOverTheWire) {
         << bad.what << ": " << status.error_message();
     EXPECT_THAT(status.error_message(), bad.message) << bad.what;
   }
-  std::string response;
-  const grpc::Status status =
-      Call("/fabricwise.v1.ParallelismAdvisor/RecommendParallelism",
-           "no message", &response);
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  EXPECT_THAT(status.error_message(),
-              HasSubstr("not a valid fabricwise.v1.Recommend"));
+}
+
+TEST_F(RpcServerTest, WhatIsNoMessageIsRefusedByEveryMethodInWords) {
+  snapshots_.Set(SampleProfile("node"));
+  Start();
+  int methods = 0;
+  for (const auto* file :
+       {v1::RecommendParallelismRequest::descriptor()->file(),
+        v1::GetStatusRequest::descriptor()->file()}) {
+    for (int i = 0; i < file->service_count(); ++i) {
+      for (int j = 0; j < file->service(i)->method_count(); ++j) {
+        const auto& method = *file->service(i)->method(j);
+        std::string response;
+        const grpc::Status status =
+            Call(absl::StrCat("/", file->service(i)->full_name(), "/",
+                              method.name()),
+                 "no message", &response);
+        EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT)
+            << method.full_name();
+        EXPECT_THAT(status.error_message(),
+                    HasSubstr(absl::StrCat("the request is not a valid ",
+                                           method.input_type()->full_name())));
+        ++methods;
+      }
+    }
+  }
+  EXPECT_EQ(methods, 10);
 }
 
 TEST_F(RpcServerTest, AMessageOverTheLimitIsRefusedWithBothSizes) {
