@@ -49,7 +49,9 @@ absl::StatusOr<std::unique_ptr<Case>> MakeCase(const MeasurementKey& key,
     return MakeExpertsCase(*experts, node);
   }
   if (const auto* attention = std::get_if<AttentionKey>(&key)) {
-    return MakeAttentionCase(*attention, node);
+    return attention->query_tokens == 1
+               ? MakeAttentionCase(*attention, node)
+               : MakePromptAttentionCase(*attention, node);
   }
   if (const auto* memory = std::get_if<MemoryKey>(&key)) {
     return MakeMemoryCase(*memory, node);

@@ -62,6 +62,8 @@ absl::StatusOr<std::unique_ptr<Case>> MakePeerCase(const CollectiveKey& key,
                                                    Node& node);
 absl::StatusOr<std::unique_ptr<Case>> MakeAttentionCase(const AttentionKey& key,
                                                         Node& node);
+absl::StatusOr<std::unique_ptr<Case>> MakePromptAttentionCase(
+    const AttentionKey& key, Node& node);
 absl::StatusOr<std::unique_ptr<Case>> MakeExpertsCase(const ExpertsKey& key,
                                                       Node& node);
 absl::StatusOr<std::unique_ptr<Case>> MakeGemmCase(const GemmKey& key,

@@ -112,10 +112,6 @@ class AttentionCase final : public Case {
           absl::StrCat("attention over ", std::string(ToString(key_.kv_format)),
                        " is not measured; over bf16 it is"));
     }
-    if (key_.query_tokens != 1) {
-      return absl::UnimplementedError(
-          "attention of prompts is not measured; that of decode is");
-    }
     if (key_.q_heads % key_.kv_heads != 0 ||
         (key_.latent && key_.kv_heads != 1)) {
       return absl::InvalidArgumentError(
@@ -134,7 +130,7 @@ class AttentionCase final : public Case {
                         .kv_heads = static_cast<int>(key_.kv_heads),
                         .qk_dim = static_cast<int>(key_.head_dim),
                         .latent = key_.latent};
-    if (!HasDecodeKernel(attention_.shape)) {
+    if (DecodeSharedBytes(attention_.shape, 0) == 0) {
       return absl::UnimplementedError(
           absl::StrCat("heads of ", key_.head_dim,
                        "; there are kernels for 64, 128 and 256, latent 576"));
@@ -146,6 +142,7 @@ class AttentionCase final : public Case {
     RETURN_IF_ERROR(Check());
     devices_ = {node_.devices().front()};
     CurrentDevice current(device());
+    RETURN_IF_ERROR(ChooseVariant());
     attention_.scale = static_cast<float>(
         kScoreSpread /
         (kElementSpread * std::sqrt(static_cast<double>(key_.head_dim))));
@@ -177,6 +174,17 @@ class AttentionCase final : public Case {
 
   absl::StatusOr<DeviceBuffer> Create(size_t elements) const {
     return DeviceBuffer::Create(device(), elements * kElement);
+  }
+
+  // The first that fits.
+  absl::Status ChooseVariant() {
+    ASSIGN_OR_RETURN(const size_t shared_bytes, SharedBytesOfABlock(device()));
+    while (variant_ < kDecodeVariants &&
+           DecodeSharedBytes(attention_.shape, variant_) > shared_bytes) {
+      ++variant_;
+    }
+    if (variant_ < kDecodeVariants) return absl::OkStatus();
+    return NoKernelFits(shared_bytes);
   }
 
   absl::Status Choose() {
@@ -214,8 +222,8 @@ class AttentionCase final : public Case {
   }
 
   absl::Status Launch() {
-    RETURN_IF_CUDA_ERROR(
-        LaunchDecodeAttention(Over(caches_[next_]), node_.stream(device())));
+    RETURN_IF_CUDA_ERROR(LaunchDecodeAttention(Over(caches_[next_]), variant_,
+                                               node_.stream(device())));
     next_ = (next_ + 1) % caches_.size();
     return absl::OkStatus();
   }
@@ -227,6 +235,7 @@ class AttentionCase final : public Case {
   DeviceBuffer q_, out_, partial_;
   std::vector<Cache> caches_;
   size_t next_ = 0;
+  int variant_ = 0;
 };
 
 }  // namespace

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The routed experts of one MoE layer on the fullest rank of a shard, in bf16:
-// gate and up product with SiLU-and-mul, then the down product, over token
-// copies that already lie expert by expert. Routing is drawn once for a key,
-// the same on any node. Only the weights of the experts hit exist, in as many
+// The routed experts of one MoE layer on the fullest rank of a shard, in bf16
+// or in blocks of fp8: gate and up product with SiLU-and-mul, then the down
+// product, over token copies that already lie expert by expert; in fp8 each
+// product's input is quantised before it. Routing is drawn once for a key, the
+// same on any node. Only the weights of the experts hit exist, in as many
 // copies as make them more than the L2 cache holds, as the layers of a model
 // do. Of our kernels the fastest is taken for each product. Floor: those
 // weights, the token copies, what is between, and the output once; 6 x rows x
@@ -25,6 +26,8 @@ namespace fabricwise {
 namespace {
 
 constexpr size_t kElement = sizeof(__nv_bfloat16);
+// The first compute capability that multiplies e4m3.
+constexpr int kFp8Major = 8, kFp8Minor = 9;
 constexpr uint64_t kRoutingSeed = 1;
 constexpr int64_t kCheckedElements = 4096;
 // Of the norm of the terms: rounding to bf16 is 2^-8 relative, of sums that
@@ -34,13 +37,15 @@ constexpr float kTolerance = 0.03f;
 // Which kernels are worth a trial: tiles of a few times more rows than experts
 // have waste their work, tiles of a fraction read weights over and over.
 constexpr int64_t kMostPadding = 8, kMostReading = 8;
-bool WorthATrial(int tile_rows, int64_t most_rows) {
-  return (tile_rows <= most_rows * kMostPadding ||
-          tile_rows == GroupedTile(0, false).rows) &&
-         tile_rows * kMostReading >=
+bool WorthATrial(const GroupedProduct& product, int variant,
+                 int64_t most_rows) {
+  const auto rows = [&](int of) { return GroupedTile(product, of).rows; };
+  return (rows(variant) <= most_rows * kMostPadding ||
+          rows(variant) == rows(0)) &&
+         rows(variant) * kMostReading >=
              std::min<int64_t>(
                  most_rows,
-                 int64_t{GroupedTile(kGroupedVariants - 1, false).rows} *
+                 int64_t{rows(GroupedVariants(product.fp8_block) - 1)} *
                      kMostReading);
 }
 
@@ -58,7 +63,10 @@ class ExpertsCase final : public Case {
   absl::Status Enqueue(int count) override {
     CurrentDevice current(device());
     for (int i = 0; i < count; ++i) {
-      for (Product& product : products_) RETURN_IF_ERROR(Launch(product));
+      for (Product& product : products_) {
+        RETURN_IF_ERROR(Quantise(product));
+        RETURN_IF_ERROR(Launch(product));
+      }
     }
     return absl::OkStatus();
   }
@@ -70,15 +78,18 @@ class ExpertsCase final : public Case {
     RETURN_IF_ERROR(Fill(in_, rows_ * key_.hidden_size, seed, which++));
     for (Product& product : products_) {
       product.next = 0;
-      RETURN_IF_ERROR(Fill(product.weights.front(),
-                           product.expert_elements * Hit(), seed, which++));
-      RETURN_IF_CUDA_ERROR(cudaMemsetAsync(product.out.data(), kPoison,
-                                           product.out.size(), stream));
+      RETURN_IF_ERROR(FillWeights(product.weights.front(), seed, which++));
+      for (DeviceBuffer* buffer :
+           {&product.out, &product.quantised, &product.in_scales}) {
+        if (buffer->size() == 0) continue;
+        RETURN_IF_CUDA_ERROR(
+            cudaMemsetAsync(buffer->data(), kPoison, buffer->size(), stream));
+      }
     }
     RETURN_IF_ERROR(Enqueue(1));
     WrongCount wrong;
     for (const Product& product : products_) {
-      const GroupedProduct& of = product.arguments;
+      const GroupedProduct of = WithWeights(product, product.weights.front());
       RETURN_IF_ERROR(wrong.Check(
           device(), stream, [&](unsigned long long* count, cudaStream_t on) {
             if (const cudaError_t error =
@@ -87,10 +98,15 @@ class ExpertsCase final : public Case {
               return error;
             }
             return LaunchCheckGrouped(
-                of.in, product.weights.front().as<__nv_bfloat16>(), of.out,
-                expert_of_.as<int32_t>(), rows_, of.columns, of.k, of.gated,
+                of, expert_of_.as<int32_t>(),
                 std::min(kCheckedElements, rows_ * of.columns), seed,
                 kTolerance, count, on);
+          }));
+      if (!Fp8()) continue;
+      RETURN_IF_ERROR(wrong.Check(
+          device(), stream, [&](unsigned long long* count, cudaStream_t on) {
+            return LaunchCheckQuantised(product.in, of.in, of.in_scales, rows_,
+                                        of.k, count, on);
           }));
     }
     return wrong.Verdict(ToString(MeasurementKey(key_)));
@@ -101,9 +117,13 @@ class ExpertsCase final : public Case {
     const auto hidden = static_cast<double>(key_.hidden_size);
     const auto local = static_cast<double>(intermediate_);
     const double weights = 3 * hidden * local * static_cast<double>(Hit());
-    return {.memory_bytes = static_cast<double>(kElement) *
-                            (weights + 2 * rows * (hidden + local)),
-            .operations = 6 * rows * hidden * local};
+    // Between the products rows are in the format of the weights.
+    return {
+        .memory_bytes = weights * BytesPerWeight(key_.format) +
+                        2 * rows *
+                            (hidden * static_cast<double>(kElement) +
+                             local * static_cast<double>(Fp8() ? 1 : kElement)),
+        .operations = 6 * rows * hidden * local};
   }
 
   ExpertsObserved experts() const override {
@@ -111,19 +131,29 @@ class ExpertsCase final : public Case {
   }
 
  private:
+  struct Weights {
+    DeviceBuffer values, scales;
+  };
   struct Product {
-    GroupedProduct arguments;  // less the weights
-    int64_t expert_elements = 0;
-    std::vector<DeviceBuffer> weights;
+    GroupedProduct arguments;           // less the weights
+    const __nv_bfloat16* in = nullptr;  // before it is quantised
+    std::vector<Weights> weights;       // copies
     DeviceBuffer out, tiles;
+    DeviceBuffer quantised, in_scales;  // of fp8
     int variant = 0;
     size_t next = 0;
+
+    // Of one copy.
+    int64_t weight_elements() const {
+      return (arguments.gated ? 2 : 1) * arguments.columns * arguments.k;
+    }
   };
 
   ExpertsCase(const ExpertsKey& key, Node& node) : key_(key), node_(node) {}
 
   int device() const { return devices_.front(); }
   int64_t Hit() const { return static_cast<int64_t>(rows_of_.size()); }
+  bool Fp8() const { return key_.format.number == NumberFormat::kFp8Block; }
 
   absl::Status Fill(const DeviceBuffer& buffer, int64_t count, uint64_t seed,
                     int which) {
@@ -132,18 +162,47 @@ class ExpertsCase final : public Case {
     return absl::OkStatus();
   }
 
+  absl::Status FillWeights(const Weights& weights, uint64_t seed, int which) {
+    const cudaStream_t stream = node_.stream(device());
+    const size_t size = weights.values.size();
+    if (!Fp8()) {
+      return Fill(weights.values, static_cast<int64_t>(size / kElement), seed,
+                  which);
+    }
+    RETURN_IF_CUDA_ERROR(LaunchFillFp8(weights.values.data(),
+                                       static_cast<int64_t>(size), seed, which,
+                                       stream));
+    RETURN_IF_CUDA_ERROR(LaunchFillScales(
+        weights.scales.as<float>(),
+        static_cast<int64_t>(weights.scales.size() / sizeof(float)), seed,
+        which, stream));
+    return absl::OkStatus();
+  }
+
   absl::Status Check() const {
-    if (key_.format != WeightFormat{.number = NumberFormat::kBf16}) {
+    if (key_.format != WeightFormat{.number = NumberFormat::kBf16} &&
+        key_.format != WeightFormat{.number = NumberFormat::kFp8Block}) {
       return absl::UnimplementedError(
           absl::StrCat("experts in ", std::string(ToString(key_.format.number)),
-                       " are not measured; bf16 are"));
+                       " are not measured; bf16 and fp8_block are"));
     }
-    constexpr int64_t kUnit = 8;  // elements of a 16-byte copy
+    // Elements of a 16-byte copy, or of a block that has a scale.
+    const int64_t unit = Fp8() ? kFp8BlockSide : 8;
     if (key_.num_experts % key_.expert_parallel != 0 ||
-        key_.intermediate_size % (key_.moe_tp * kUnit) != 0 ||
-        key_.hidden_size % kUnit != 0) {
+        key_.intermediate_size % (key_.moe_tp * unit) != 0 ||
+        key_.hidden_size % unit != 0) {
+      return absl::UnimplementedError(absl::StrCat(
+          "experts are cut evenly, into widths that are multiples of ", unit));
+    }
+    int major = 0, minor = 0;
+    RETURN_IF_CUDA_ERROR(cudaDeviceGetAttribute(
+        &major, cudaDevAttrComputeCapabilityMajor, node_.devices().front()));
+    RETURN_IF_CUDA_ERROR(cudaDeviceGetAttribute(
+        &minor, cudaDevAttrComputeCapabilityMinor, node_.devices().front()));
+    if (Fp8() && std::pair(major, minor) < std::pair(kFp8Major, kFp8Minor)) {
       return absl::UnimplementedError(
-          "experts are cut evenly, into widths that are multiples of 8");
+          absl::StrCat("a GPU of compute capability ", major, ".", minor,
+                       " has no products in fp8; from 8.9 on they have"));
     }
     // Rows are counted in 32 bits.
     if (key_.tokens >
@@ -171,22 +230,27 @@ class ExpertsCase final : public Case {
 
     Product& up = products_[0];
     Product& down = products_[1];
-    up.arguments = {.in = in_.as<__nv_bfloat16>(),
-                    .columns = intermediate_,
-                    .k = key_.hidden_size,
-                    .gated = true};
+    up.in = in_.as<__nv_bfloat16>();
+    up.arguments.columns = intermediate_;
+    up.arguments.k = key_.hidden_size;
+    up.arguments.gated = true;
     RETURN_IF_ERROR(PrepareProduct(up));
-    down.arguments = {.in = up.arguments.out,
-                      .columns = key_.hidden_size,
-                      .k = intermediate_};
+    down.in = up.arguments.out;
+    down.arguments.columns = key_.hidden_size;
+    down.arguments.k = intermediate_;
     RETURN_IF_ERROR(PrepareProduct(down));
-    for (Product& product : products_) RETURN_IF_ERROR(Choose(product));
+    for (Product& product : products_) {
+      RETURN_IF_ERROR(Quantise(product));
+      RETURN_IF_ERROR(Choose(product));
+    }
     return absl::OkStatus();
   }
 
   absl::StatusOr<DeviceBuffer> Create(int64_t elements) const {
-    return DeviceBuffer::Create(device(),
-                                static_cast<size_t>(elements) * kElement);
+    return CreateBytes(elements * static_cast<int64_t>(kElement));
+  }
+  absl::StatusOr<DeviceBuffer> CreateBytes(int64_t bytes) const {
+    return DeviceBuffer::Create(device(), static_cast<size_t>(bytes));
   }
 
   absl::Status PrepareExpertOf() {
@@ -209,23 +273,40 @@ class ExpertsCase final : public Case {
 
   absl::Status PrepareProduct(Product& product) {
     GroupedProduct& of = product.arguments;
-    product.expert_elements = (of.gated ? 2 : 1) * of.columns * of.k;
+    of.rows = rows_;
+    of.in = product.in;
     ASSIGN_OR_RETURN(product.out, Create(rows_ * of.columns));
     of.out = product.out.as<__nv_bfloat16>();
-    const int64_t elements = product.expert_elements * Hit();
-    const size_t copies = RotatedCopies(
-        node_.l2_bytes(device()), static_cast<size_t>(elements) * kElement);
+    if (Fp8()) {
+      of.fp8_block = true;
+      ASSIGN_OR_RETURN(product.quantised, CreateBytes(rows_ * of.k));
+      ASSIGN_OR_RETURN(
+          product.in_scales,
+          CreateBytes(rows_ * (of.k / kFp8BlockSide) * int64_t{sizeof(float)}));
+      of.in = product.quantised.data();
+      of.in_scales = product.in_scales.as<float>();
+    }
+    const int64_t elements = product.weight_elements() * Hit();
+    const int64_t bytes = elements * static_cast<int64_t>(Fp8() ? 1 : kElement);
+    const size_t copies =
+        RotatedCopies(node_.l2_bytes(device()), static_cast<size_t>(bytes));
     for (size_t i = 0; i < copies; ++i) {
-      ASSIGN_OR_RETURN(DeviceBuffer weights, Create(elements));
-      RETURN_IF_ERROR(Fill(weights, elements, i, of.gated ? 1 : 2));
+      Weights weights;
+      ASSIGN_OR_RETURN(weights.values, CreateBytes(bytes));
+      if (Fp8()) {
+        ASSIGN_OR_RETURN(
+            weights.scales,
+            CreateBytes(elements / (kFp8BlockSide * kFp8BlockSide) *
+                        int64_t{sizeof(float)}));
+      }
+      RETURN_IF_ERROR(FillWeights(weights, i, of.gated ? 1 : 2));
       product.weights.push_back(std::move(weights));
     }
     return absl::OkStatus();
   }
 
   absl::Status Cut(Product& product) const {
-    const TileShape shape =
-        GroupedTile(product.variant, product.arguments.gated);
+    const TileShape shape = GroupedTile(product.arguments, product.variant);
     const std::vector<ExpertTile> tiles = CutIntoTiles(
         rows_of_, product.arguments.columns, shape.rows, shape.columns);
     RETURN_IF_ERROR(Upload(tiles, product.tiles));
@@ -234,9 +315,25 @@ class ExpertsCase final : public Case {
     return absl::OkStatus();
   }
 
-  absl::Status Launch(Product& product) {
+  static GroupedProduct WithWeights(const Product& product,
+                                    const Weights& weights) {
     GroupedProduct arguments = product.arguments;
-    arguments.weights = product.weights[product.next].as<__nv_bfloat16>();
+    arguments.weights = weights.values.data();
+    arguments.weight_scales = weights.scales.as<float>();
+    return arguments;
+  }
+
+  absl::Status Quantise(const Product& product) {
+    if (!Fp8()) return absl::OkStatus();
+    RETURN_IF_CUDA_ERROR(LaunchQuantise(
+        product.in, product.quantised.data(), product.in_scales.as<float>(),
+        rows_, product.arguments.k, node_.stream(device())));
+    return absl::OkStatus();
+  }
+
+  absl::Status Launch(Product& product) {
+    const GroupedProduct arguments =
+        WithWeights(product, product.weights[product.next]);
     product.next = (product.next + 1) % product.weights.size();
     RETURN_IF_CUDA_ERROR(LaunchGroupedProduct(arguments, product.variant,
                                               node_.stream(device())));
@@ -248,9 +345,8 @@ class ExpertsCase final : public Case {
         *std::max_element(rows_of_.begin(), rows_of_.end());
     float least = std::numeric_limits<float>::infinity();
     int fastest = 0;
-    for (int variant = 0; variant < kGroupedVariants; ++variant) {
-      const bool gated = product.arguments.gated;
-      if (!WorthATrial(GroupedTile(variant, gated).rows, most_rows)) continue;
+    for (int variant = 0; variant < GroupedVariants(Fp8()); ++variant) {
+      if (!WorthATrial(product.arguments, variant, most_rows)) continue;
       product.variant = variant;
       RETURN_IF_ERROR(Cut(product));
       ASSIGN_OR_RETURN(const float milliseconds,

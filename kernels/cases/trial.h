@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "kernels/cuda.h"
 
 namespace fabricwise {
@@ -19,6 +20,18 @@ inline size_t RotatedCopies(size_t l2_bytes, size_t bytes) {
   constexpr size_t kCaches = 2;  // times L2
   constexpr size_t kMost = 64;   // small ones are read from the cache anyway
   return std::clamp<size_t>(kCaches * l2_bytes / bytes, 1, kMost);
+}
+
+// The most that a block may have.
+inline absl::StatusOr<size_t> SharedBytesOfABlock(int device) {
+  int bytes = 0;
+  RETURN_IF_CUDA_ERROR(cudaDeviceGetAttribute(
+      &bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  return static_cast<size_t>(bytes);
+}
+inline absl::Status NoKernelFits(size_t shared_bytes) {
+  return absl::UnimplementedError(absl::StrCat(
+      "no kernel fits into ", shared_bytes, " bytes of shared memory"));
 }
 
 inline constexpr int kTrials = 3;

@@ -358,6 +358,34 @@ using Usual = Shape<128, false, 64, 3, 1, 4>;
 using Wide = Shape<256, false, 32, 3, 1, 4>;
 using Latent = Shape<576, true, 64, 2, 1, 8>;
 using LatentManyHeads = Shape<576, true, 64, 2, 4, 4>;
+// The same for less shared memory.
+using SmallUsual = Shape<128, false, 64, 2, 1, 4>;
+using SmallWide = Shape<256, false, 32, 2, 1, 4>;
+using SmallLatent = Shape<576, true, 32, 2, 1, 4>;
+
+// Calls `use` with the shape's kernel, where there is one.
+template <typename Result, typename Use>
+Result WithKernel(const AttentionShape& shape, int variant, Result none,
+                  const Use& use) {
+  const bool large = variant == 0;
+  if (shape.latent) {
+    if (shape.qk_dim != Latent::kQk) return none;
+    if (!large) return use(SmallLatent());
+    return shape.q_heads / shape.kv_heads > kHeadsPerFragment
+               ? use(LatentManyHeads())
+               : use(Latent());
+  }
+  switch (shape.qk_dim) {
+    case Narrow::kQk:
+      return use(Narrow());
+    case Usual::kQk:
+      return large ? use(Usual()) : use(SmallUsual());
+    case Wide::kQk:
+      return large ? use(Wide()) : use(SmallWide());
+    default:
+      return none;
+  }
+}
 
 }  // namespace
 
@@ -365,10 +393,10 @@ int ValueDim(const AttentionShape& shape) {
   return shape.latent ? shape.qk_dim - kRopeDim : shape.qk_dim;
 }
 
-bool HasDecodeKernel(const AttentionShape& shape) {
-  if (shape.latent) return shape.qk_dim == Latent::kQk;
-  return shape.qk_dim == Narrow::kQk || shape.qk_dim == Usual::kQk ||
-         shape.qk_dim == Wide::kQk;
+size_t DecodeSharedBytes(const AttentionShape& shape, int variant) {
+  return WithKernel(shape, variant, size_t{0}, [](auto kernel) -> size_t {
+    return decltype(kernel)::kSharedBytes;
+  });
 }
 
 size_t PartialBytes(const AttentionShape& shape, int splits) {
@@ -377,22 +405,13 @@ size_t PartialBytes(const AttentionShape& shape, int splits) {
          static_cast<size_t>(ValueDim(shape) + kTail);
 }
 
-cudaError_t LaunchDecodeAttention(const DecodeAttention& attention,
+cudaError_t LaunchDecodeAttention(const DecodeAttention& attention, int variant,
                                   cudaStream_t stream) {
-  const AttentionShape& shape = attention.shape;
-  if (!HasDecodeKernel(shape) || attention.splits < 1) {
-    return cudaErrorInvalidValue;
-  }
-  if (shape.latent) {
-    return shape.q_heads / shape.kv_heads > kHeadsPerFragment
-               ? LaunchShape<LatentManyHeads>(attention, stream)
-               : LaunchShape<Latent>(attention, stream);
-  }
-  if (shape.qk_dim == Narrow::kQk) {
-    return LaunchShape<Narrow>(attention, stream);
-  }
-  return shape.qk_dim == Usual::kQk ? LaunchShape<Usual>(attention, stream)
-                                    : LaunchShape<Wide>(attention, stream);
+  if (attention.splits < 1) return cudaErrorInvalidValue;
+  return WithKernel(attention.shape, variant, cudaErrorInvalidValue,
+                    [&](auto kernel) {
+                      return LaunchShape<decltype(kernel)>(attention, stream);
+                    });
 }
 
 }  // namespace fabricwise

@@ -25,7 +25,12 @@ struct AttentionShape {
 
 // Values of a row of the output.
 int ValueDim(const AttentionShape& shape);
-bool HasDecodeKernel(const AttentionShape& shape);
+
+// For each shape a kernel that keeps much under way and one that fits into 99
+// KiB of shared memory, the least of the GPUs that this is for.
+inline constexpr int kDecodeVariants = 2;
+// Shared memory of a block; 0: there is no kernel for the shape.
+size_t DecodeSharedBytes(const AttentionShape& shape, int variant);
 
 struct DecodeAttention {
   AttentionShape shape;
@@ -40,7 +45,7 @@ struct DecodeAttention {
 
 size_t PartialBytes(const AttentionShape& shape, int splits);
 
-cudaError_t LaunchDecodeAttention(const DecodeAttention& attention,
+cudaError_t LaunchDecodeAttention(const DecodeAttention& attention, int variant,
                                   cudaStream_t stream);
 
 }  // namespace fabricwise

@@ -424,12 +424,13 @@ absl::Status Check(const ExpertsKey& key) {
 }
 
 absl::Status Check(const AttentionKey& key) {
-  return AllWithin({{"batch", key.batch},
-                    {"query_tokens", key.query_tokens},
-                    {"context_tokens", key.context_tokens},
-                    {"q_heads", key.q_heads},
-                    {"kv_heads", key.kv_heads},
-                    {"head_dim", key.head_dim}});
+  RETURN_IF_ERROR(AllWithin({{"batch", key.batch},
+                             {"query_tokens", key.query_tokens},
+                             {"context_tokens", key.context_tokens},
+                             {"q_heads", key.q_heads},
+                             {"kv_heads", key.kv_heads},
+                             {"head_dim", key.head_dim}}));
+  return CheckRange("query_tokens", key.query_tokens, 1, key.context_tokens);
 }
 
 absl::Status Check(const MemoryKey& key) {

@@ -96,19 +96,26 @@ struct ExpertsObserved {
                          const ExpertsObserved&) = default;
 };
 
-// Decode (query_tokens == 1) or prefill attention of one layer on one GPU.
+// Decode (query_tokens == 1) or prefill attention of one layer on one GPU, in
+// prefill causal: each sequence's query tokens are the last of its context.
+// Prefill of latent attention is as engines run it, on keys and values expanded
+// for each query head, less the expansion.
 struct AttentionKey {
   bool latent = false;  // MLA: kv_heads is 1, head_dim the latent width
   NumberFormat kv_format = NumberFormat::kBf16;
   int64_t batch = 0;
   int64_t query_tokens = 1;
-  int64_t context_tokens = 0;
+  int64_t context_tokens = 0;  // with the query tokens
   int64_t q_heads = 0;
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
 
   friend auto operator<=>(const AttentionKey&, const AttentionKey&) = default;
 };
+
+// Widths of a key and a value that latent attention expands to in measurements
+// of prefill, as DeepSeek-V2 and those after it have them.
+inline constexpr int64_t kExpandedKeyDim = 192, kExpandedValueDim = 128;
 
 enum class MemoryOp { kRead, kCopy };
 

@@ -55,6 +55,10 @@ INSTANTIATE_TEST_SUITE_P(
         "experts/bf16/h264i96e16k4/tp2ep2/t37",
         "experts/bf16/h512i768e8k2/tp1ep1/a1/t300",
         "experts/bf16/h1024i1536e4k2/tp1ep1/t1000",
+        "experts/fp8_block/h256i128e16k4/tp1ep1/t1",
+        "experts/fp8_block/h384i512e16k4/tp2ep2/t37",
+        "experts/fp8_block/h512i768e8k2/tp1ep1/a1/t300",
+        "experts/fp8_block/h1024i1536e4k2/tp1ep1/t1000",
         "attention/gqa/bf16/b1q1c1/h8kv1d64",
         "attention/gqa/bf16/b3q1c777/h14kv2d64",
         "attention/gqa/bf16/b2q1c5000/h32kv8d128",
@@ -62,7 +66,13 @@ INSTANTIATE_TEST_SUITE_P(
         "attention/gqa/bf16/b2q1c1000/h4kv4d256",
         "attention/mla/bf16/b3q1c2000/h16kv1d576",
         "attention/mla/bf16/b2q1c1111/h40kv1d576",
-        "attention/mla/bf16/b1q1c3000/h128kv1d576", "launch/graph_node"));
+        "attention/mla/bf16/b1q1c3000/h128kv1d576",
+        "attention/gqa/bf16/b1q2c2/h8kv1d64",
+        "attention/gqa/bf16/b3q100c777/h14kv2d64",
+        "attention/gqa/bf16/b2q1000c1000/h32kv8d128",
+        "attention/gqa/bf16/b1q130c5000/h4kv1d128",
+        "attention/gqa/bf16/b2q333c1000/h4kv4d256",
+        "attention/mla/bf16/b2q700c1111/h16kv1d576", "launch/graph_node"));
 
 }  // namespace
 }  // namespace fabricwise

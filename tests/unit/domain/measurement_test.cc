@@ -166,6 +166,7 @@ TEST(MeasurementKeyText, ThatIsOffIsRefusedByItsPart) {
       {"experts/bf16/h1i1e8k2/tp1ep1/a101/t1", "skew_alpha is 101"},
       {"attention/mqa/bf16/b1q1c1/h1kv1d1", "attention is 'mqa'"},
       {"attention/gqa/bf16/b1q1c1/h1kv0d1", "kv_heads is 0"},
+      {"attention/gqa/bf16/b1q8c7/h1kv1d1", "query_tokens is 8"},
       {"memory/write/1B", "memory operation is 'write'"},
       {"memory/read/0B", "size_bytes is 0"},
       {"launch/kernel", "launch is 'kernel'; allowed: graph_node"},
