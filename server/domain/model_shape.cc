@@ -72,6 +72,11 @@ absl::Status CheckSize(const ModelShape& s) {
     return NotAllowed("model.repository", Quoted(s.repository),
                       "not to begin with '-'");
   }
+  if (static_cast<int64_t>(s.model_type.size()) > kMaxModelTypeBytes) {
+    return NotAllowed("model.model_type",
+                      absl::StrCat(s.model_type.size(), " bytes long"),
+                      absl::StrCat("at most ", kMaxModelTypeBytes));
+  }
   RETURN_IF_ERROR(Require({"hidden_size", s.hidden_size}));
   RETURN_IF_ERROR(Require({"num_layers", s.num_layers}, 1, kMaxLayers));
   return Require({"vocab_size", s.vocab_size});

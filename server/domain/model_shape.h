@@ -24,6 +24,9 @@ enum class AttentionKind {
 struct ModelShape {
   std::string name;        // for people
   std::string repository;  // on Hugging Face, or a folder; empty: not known
+  // The architecture as its config.json names it ("qwen3_moe"); empty: not
+  // known. Engines have rules of their own for some.
+  std::string model_type;
 
   int64_t hidden_size = 0;
   int64_t num_layers = 0;  // == num_dense_layers + num_moe_layers
@@ -91,6 +94,7 @@ struct ModelShape {
 inline constexpr int64_t kMaxDimension = int64_t{1} << 24;
 inline constexpr int64_t kMaxLayers = 4096;
 inline constexpr int64_t kMaxModelNameBytes = 256;
+inline constexpr int64_t kMaxModelTypeBytes = 256;
 
 // As long as a path may be on Linux.
 inline constexpr int64_t kMaxRepositoryBytes = 4096;

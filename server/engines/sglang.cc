@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "server/engines/architecture.h"
 #include "server/engines/divisibility.h"
 #include "server/engines/engines.h"
 #include "server/engines/launch.h"
@@ -240,7 +241,10 @@ class Sglang final : public Engine {
         .shard_shared_experts = !IsDeepEp(plan),
         .gather_feed_forward = true,
         .head_over_stage = true,
-        .two_expert_all_reduces = SumsExpertsTwice(model),
+        // models/qwen3_moe.py sums the outputs of experts over the
+        // expert-parallel group and then over the tensor-parallel one within
+        // experts; other models do so once over both.
+        .two_expert_all_reduces = RunsAsQwen3Moe(model),
         .boundary_tensors = kBoundaryTensors,
         .all_reduce_paths = AllReducePaths(node, gpus, plan.attention_tp),
         .stage_all_reduce_paths = AllReducePaths(node, gpus, plan.stage_gpus()),
@@ -358,16 +362,6 @@ class Sglang final : public Engine {
       return refusal;
     }
     return QuantizedShareRefusal(what, width, "TP", parts, format);
-  }
-
-  // models/qwen3_moe.py sums the outputs of experts over the expert-parallel
-  // group and then over the tensor-parallel one within experts; other models
-  // do so once over both. Of its kind are the models whose layers are all MoE
-  // without a shared expert.
-  static bool SumsExpertsTwice(const ModelShape& model) {
-    return model.num_dense_layers == 0 && model.shared_intermediate_size == 0 &&
-           model.attention_kind == AttentionKind::kGqa &&
-           model.num_sliding_layers == 0;
   }
 
   // arg_groups/overrides.py: of MoE models on sm90 and sm100, where nothing

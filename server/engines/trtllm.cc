@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/engines/architecture.h"
 #include "server/engines/divisibility.h"
 #include "server/engines/engines.h"
 #include "server/engines/launch.h"
@@ -189,7 +190,7 @@ class Trtllm final : public Engine {
     if (OwnAllReduce(node, gpus, plan.attention_tp)) {
       rules.fused_norm_max_bytes = kWorkspaceBytes;
     }
-    if (model.attention_kind == AttentionKind::kMla) {
+    if (RunsAsDeepSeek(model)) {
       rules.dense_tp = WholeBlocksTp(model.intermediate_size,
                                      model.dense_weights, plan.attention_tp);
       rules.shared_tp =

@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/engines/architecture.h"
 #include "server/engines/divisibility.h"
 #include "server/engines/engines.h"
 #include "server/engines/launch.h"
@@ -192,12 +193,12 @@ StepDefaults DefaultsOn(const Fingerprint& node, absl::Span<const int> gpus) {
 // ---- Expert tokens
 
 // config/parallel.py: tokens of a rank are split over its tensor-parallel ranks
-// for the experts' sake; models of DeepSeek's kind do not where there are
-// stages (models/deepseek_v2.py).
+// for the experts' sake; DeepSeek's do not where there are stages
+// (models/deepseek_v2.py).
 bool SequenceParallelExperts(const ModelShape& model, const Plan& plan) {
   return plan.attention_dp > 1 && plan.attention_tp > 1 &&
          plan.expert_parallel > 1 &&
-         !(model.attention_kind == AttentionKind::kMla && plan.pipeline > 1);
+         !(RunsAsDeepSeek(model) && plan.pipeline > 1);
 }
 
 int64_t LowLatencyWidth(int64_t hidden_size) {

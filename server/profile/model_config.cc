@@ -22,6 +22,7 @@ absl::StatusOr<ModelShape> ParseHuggingFaceConfig(absl::string_view json,
 
   ModelShape shape;
   shape.name = name.empty() ? keys.model_type() : std::string(name);
+  shape.model_type = keys.model_type();
   ASSIGN_OR_RETURN(shape.hidden_size, keys.Int("hidden_size"));
   ASSIGN_OR_RETURN(shape.num_layers,
                    keys.Int("num_hidden_layers", 1, kMaxLayers));

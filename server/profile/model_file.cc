@@ -125,6 +125,8 @@ absl::Status ParseField(const std::string& key, const json& value,
     ASSIGN_OR_RETURN(shape->name, ParseText(key, value));
   } else if (key == "repository") {
     ASSIGN_OR_RETURN(shape->repository, ParseText(key, value));
+  } else if (key == "model_type") {
+    ASSIGN_OR_RETURN(shape->model_type, ParseText(key, value));
   } else if (key == "tie_word_embeddings") {
     if (!value.is_boolean()) {
       return NotAllowed(key, Shown(value), "true, false");
@@ -159,6 +161,7 @@ std::string PrintModelFile(const ModelShape& shape) {
   nlohmann::ordered_json object;
   object["name"] = shape.name;
   if (!shape.repository.empty()) object["repository"] = shape.repository;
+  if (!shape.model_type.empty()) object["model_type"] = shape.model_type;
   if (shape.attention_kind != AttentionKind::kGqa) {
     object["attention_kind"] = std::string(ToString(shape.attention_kind));
   }

@@ -250,6 +250,7 @@ absl::StatusOr<ModelShape> FromProto(const v1::ModelShape& message) {
   ModelShape shape;
   shape.name = message.name();
   shape.repository = message.repository();
+  shape.model_type = message.model_type();
   shape.hidden_size = message.hidden_size();
   shape.num_layers = message.num_layers();
   shape.vocab_size = message.vocab_size();
@@ -303,6 +304,7 @@ absl::StatusOr<ModelShape> FromProto(const v1::ModelShape& message) {
 void ToProto(const ModelShape& shape, v1::ModelShape* message) {
   message->set_name(shape.name);
   message->set_repository(shape.repository);
+  message->set_model_type(shape.model_type);
   message->set_hidden_size(shape.hidden_size);
   message->set_num_layers(shape.num_layers);
   message->set_vocab_size(shape.vocab_size);

@@ -100,6 +100,14 @@ TEST(ValidateModelShapeTest, SizesOutOfRangeAreRefused) {
         "4096"}});
 }
 
+TEST(ValidateModelShapeTest, LongTypesAreRefused) {
+  ModelShape shape;
+  shape.model_type.assign(257, 'x');
+  EXPECT_EQ(Validate(shape),
+            absl::InvalidArgumentError(
+                "model.model_type is 257 bytes long; allowed: at most 256"));
+}
+
 TEST(ValidateModelShapeTest, OddAttentionIsRefused) {
   ExpectRefusals(
       Dense(),

@@ -551,5 +551,19 @@ TEST(Sglang, NeverEmitsWhatIsGoneOrNotForAServer) {
   EXPECT_GT(launched, 300);
 }
 
+// Of its rules for architectures, where the dimensions would say otherwise.
+TEST(Sglang, GoesByTheModelTypeWhereItIsSaid) {
+  ModelShape model = Preset("Qwen3-235B-A22B");
+  const auto sums = [&] {
+    return CountOf(RecipeOf(kSglang, model, "TP8+EP2xMTP4"), kAllReduce);
+  };
+  EXPECT_EQ(model.model_type, "qwen3_moe");
+  EXPECT_EQ(sums(), 3 * 94 + 1);
+  model.model_type = "minimax_m2";
+  EXPECT_EQ(sums(), 2 * 94 + 1);
+  model.model_type = "";
+  EXPECT_EQ(sums(), 3 * 94 + 1);
+}
+
 }  // namespace
 }  // namespace fabricwise

@@ -908,5 +908,20 @@ TEST(Vllm, LaunchesAModelWithoutARepositoryUnderAPlaceholder) {
   EXPECT_THAT(launch.commands[0], HasSubstr("vllm serve MODEL "));
 }
 
+// Of its rules for architectures, where the dimensions would say otherwise.
+TEST(Vllm, GoesByTheModelTypeWhereItIsSaid) {
+  ModelShape model = Preset("Kimi-K2.5");
+  const auto slices = [&] {
+    const Recipe recipe = RecipeOf(EngineId::kVllm, model, "PP2xDP2xTP2+EP4");
+    return GemmOf(recipe, "router").rows == TokenBasis::kRankSlice;
+  };
+  EXPECT_EQ(model.model_type, "kimi_k2");
+  EXPECT_FALSE(slices());
+  model.model_type = "glm4_moe_lite";  // latent attention, not DeepSeek's code
+  EXPECT_TRUE(slices());
+  model.model_type = "";
+  EXPECT_FALSE(slices());
+}
+
 }  // namespace
 }  // namespace fabricwise

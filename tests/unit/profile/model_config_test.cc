@@ -884,5 +884,9 @@ TEST(ModelConfigTest, HostileListsAreRefusedAndNotWorkedThrough) {
                 "steps to match; allowed: fewer or simpler patterns"));
 }
 
+TEST(ModelConfigTest, KeepsTheModelType) {
+  EXPECT_EQ(Parsed(Mixtral()).model_type, "mixtral");
+}
+
 }  // namespace
 }  // namespace fabricwise
