@@ -39,10 +39,11 @@ int ComparePreference(const Contestant& a, const Contestant& b) {
   return 0;
 }
 
-// First, of `count` contestants.
-template <typename ContestantAt, typename ScoreAt>
+// First, of `count` contestants; `index`: by which the earlier of two that are
+// alike in all goes first.
+template <typename ContestantAt, typename ScoreAt, typename IndexOf>
 std::optional<size_t> FirstOf(size_t count, const ContestantAt& contestant,
-                              const ScoreAt& score) {
+                              const ScoreAt& score, const IndexOf& index) {
   std::optional<Time> least;
   for (size_t i = 0; i < count; ++i) {
     if (score(i).runs &&
@@ -50,22 +51,27 @@ std::optional<size_t> FirstOf(size_t count, const ContestantAt& contestant,
       least = TimeOf(score(i));
     }
   }
-  std::optional<size_t> first;
+  std::optional<size_t> first, running;
   for (size_t i = 0; i < count; ++i) {
     if (!score(i).runs ||
         !Within(TimeOf(score(i)), *least, MarginOf(contestant(i)))) {
       continue;
     }
-    if (contestant(i).running) return i;
+    if (contestant(i).running) {
+      if (!running.has_value() || index(i) < index(*running)) running = i;
+      continue;
+    }
     const int preference =
         first.has_value() ? ComparePreference(contestant(i), contestant(*first))
                           : -1;
-    if (preference < 0 ||
-        (preference == 0 && score(i).seconds < score(*first).seconds)) {
+    if (preference > 0) continue;
+    if (preference < 0 || score(i).seconds < score(*first).seconds ||
+        (score(i).seconds == score(*first).seconds &&
+         index(i) < index(*first))) {
       first = i;
     }
   }
-  return first;
+  return running.has_value() ? running : first;
 }
 
 class Search {
@@ -271,7 +277,8 @@ class Search {
     return FirstOf(
         field.size(),
         [&](size_t i) -> const Contestant& { return Of(field[i]); },
-        [&](size_t i) -> const Score& { return field[i].*end; });
+        [&](size_t i) -> const Score& { return field[i].*end; },
+        [&](size_t i) { return field[i].index; });
   }
   std::optional<size_t> First(const Field& field, Score Entry::*end) const {
     const std::optional<size_t> place = PlaceOfFirst(field, end);
@@ -301,7 +308,8 @@ std::optional<size_t> First(absl::Span<const Contestant> contestants,
   return FirstOf(
       scores.size(),
       [&](size_t i) -> const Contestant& { return contestants[i]; },
-      [&](size_t i) -> const Score& { return scores[i]; });
+      [&](size_t i) -> const Score& { return scores[i]; },
+      [](size_t i) { return i; });
 }
 
 std::vector<Change> FindChanges(

@@ -49,8 +49,8 @@ struct Score {
 
 // Index of the first; nullopt: none runs. Those that miss no limit stand before
 // those that do. Of all within a tie of the shortest: fewest GPUs, then the
-// simplest, then the shortest. But the running one, where it is within the
-// margin. `scores` is parallel to `contestants`.
+// simplest, then the shortest, then the earliest of them. But the running one,
+// where it is within the margin. `scores` is parallel to `contestants`.
 std::optional<size_t> First(absl::Span<const Contestant> contestants,
                             absl::Span<const Score> scores);
 

@@ -191,6 +191,22 @@ TEST(FindChanges, OfOneConcurrencyIsNothing) {
   EXPECT_THAT(Field(random, 5).Find(7, 7), IsEmpty());
 }
 
+// However the two did before.
+TEST(FindChanges, NamesTheEarlierOfTwoThatAreAlikeInAll) {
+  std::vector<Contestant> contestants(3, OnGpus(8));
+  for (int i = 0; i < 3; ++i) {
+    contestants[static_cast<size_t>(i)].plan.replicas = i + 1;
+  }
+  const auto score = [](size_t index, int64_t concurrency) {
+    if (index == 2) return Takes(concurrency < 10 ? 1 : 4);
+    return Takes(concurrency < 10 && index == 0 ? 2.08 : 2);
+  };
+  const auto changes = FindChanges(contestants, 1, 20, score);
+  ASSERT_THAT(changes, SizeIs(1));
+  EXPECT_EQ(changes[0].concurrency, 10);
+  EXPECT_EQ(changes[0].to, 0u);
+}
+
 TEST(FindChanges, TakesContestantsOfOnePlanForOne) {
   std::vector<Contestant> contestants = {OnGpus(8), OnGpus(8)};
   const auto score = [](size_t index, int64_t concurrency) {
