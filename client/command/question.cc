@@ -44,6 +44,7 @@ constexpr FieldFlag kFieldFlags[] = {
     {"host_seconds_per_step", "--host-us"},
     {"current_plan", "--current-mode"},
     {"gpus.count", "--gpus"},
+    {"gpus.indices", "--gpu-indices"},
     {"objective", "--objective"},
     {"engine", "--engine"},
     {"cost_scope", "--scope"},
@@ -51,21 +52,27 @@ constexpr FieldFlag kFieldFlags[] = {
     {"model.preset", "--model"},
 };
 
-// Numbers with these separators are read, anything else is refused by name.
-std::vector<int64_t> ParseConcurrency(const std::string& text) {
-  std::vector<int64_t> values;
-  for (absl::string_view part : absl::StrSplit(text, ',')) {
-    int64_t value = 0;
-    if (!absl::SimpleAtoi(part, &value)) {
-      throw CLI::ValidationError(
-          "--concurrency",
-          absl::StrCat("\"", part,
-                       "\" is no whole number; allowed: numbers from 1 to "
-                       "1000000, with commas between them"));
-    }
-    values.push_back(value);
-  }
-  return values;
+// Whole numbers with commas between them; anything else is refused by name.
+CLI::Option* AddNumbers(CLI::App& app, const std::string& name,
+                        std::vector<int64_t>* numbers,
+                        const std::string& allowed,
+                        const std::string& description) {
+  return app.add_option_function<std::string>(
+      name,
+      [=](const std::string& text) {
+        numbers->clear();
+        for (absl::string_view part : absl::StrSplit(text, ',')) {
+          int64_t value = 0;
+          if (!absl::SimpleAtoi(part, &value)) {
+            throw CLI::ValidationError(
+                name, absl::StrCat("\"", part,
+                                   "\" is no whole number; allowed: ", allowed,
+                                   ", with commas between them"));
+          }
+          numbers->push_back(value);
+        }
+      },
+      description);
 }
 
 }  // namespace
@@ -103,6 +110,12 @@ void AddQuestionFlags(CLI::App& app, QuestionFlags* flags) {
       ->group(kQuestionGroup);
   AddNumber(app, "--gpus", &flags->gpus,
             "Use exactly this many GPUs (default: any number of the node's)")
+      ->group(kQuestionGroup);
+  AddNumbers(app, "--gpu-indices", &flags->gpu_indices,
+             "indices of GPUs as nvidia-smi shows them",
+             "Use these GPUs alone, as nvidia-smi counts them: 0,1,2,3 "
+             "(default: all of the node's)")
+      ->type_name("I[,I...]")
       ->group(kQuestionGroup);
   AddNumber(app, "--routing-skew", &flags->routing_skew,
             "Power-law exponent of expert popularity, 0 to 2 (default 0)")
@@ -149,13 +162,9 @@ void AddQuestionFlags(CLI::App& app, QuestionFlags* flags) {
 }
 
 CLI::Option* AddConcurrency(CLI::App& app, std::vector<int64_t>* concurrency) {
-  return app
-      .add_option_function<std::string>(
-          "--concurrency",
-          [concurrency](const std::string& text) {
-            *concurrency = ParseConcurrency(text);
-          },
-          "Sequences in flight on the node; several: 1,8,64")
+  return AddNumbers(app, "--concurrency", concurrency,
+                    "numbers from 1 to 1000000",
+                    "Sequences in flight on the node; several: 1,8,64")
       ->type_name("N[,N...]")
       ->group(kQuestionGroup);
 }
@@ -205,6 +214,14 @@ absl::StatusOr<v1::RecommendParallelismRequest> ToRequest(
                        "; allowed: 1 to the number of the node's GPUs"));
     }
     request.mutable_gpus()->set_count(static_cast<int32_t>(*flags.gpus));
+  }
+  for (const int64_t index : flags.gpu_indices) {
+    if (index < 0 || index > std::numeric_limits<int32_t>::max()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--gpu-indices has ", index,
+                       "; allowed: 0 to the last of the node's GPUs"));
+    }
+    request.mutable_gpus()->add_indices(static_cast<int32_t>(index));
   }
   request.set_current_plan(flags.current_mode);
   if (flags.host_us) {

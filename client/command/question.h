@@ -20,6 +20,7 @@ struct QuestionFlags {
   std::string config;  // path of a Hugging Face config.json
   std::optional<int64_t> input_tokens, output_tokens, context_tokens;
   std::optional<int64_t> gpus, extra_all_reduces;
+  std::vector<int64_t> gpu_indices;
   std::optional<double> routing_skew, ttft_ms, tpot_ms, host_us;
   int phase = 0, engine = 0, objective = 0, scope = 0;  // of the proto's enums
   bool ignore_memory = false;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/render/words.h"
 
+#include <set>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/render/text.h"
@@ -119,6 +121,11 @@ std::string DescribeLoad(const v1::RecommendParallelismRequest& question,
   if (question.gpus().has_count()) {
     parts.push_back(absl::StrCat(question.gpus().count(), " GPUs"));
   }
+  if (!question.gpus().indices().empty()) {
+    parts.push_back(
+        absl::StrCat(question.gpus().has_count() ? "of GPUs " : "GPUs ",
+                     absl::StrJoin(question.gpus().indices(), ",")));
+  }
   if (question.cost_scope() == v1::COST_SCOPE_COMMUNICATION) {
     parts.push_back("communication only");
   }
@@ -142,18 +149,26 @@ std::string DescribeLoad(const v1::RecommendParallelismRequest& question,
 
 std::string DescribeFlips(
     const google::protobuf::RepeatedPtrField<v1::FlipPoint>& flips) {
-  const auto mode = [](const std::string& name) {
-    return name.empty() ? "none" : Printable(name);
+  std::set<v1::Engine> engines;
+  for (const v1::FlipPoint& flip : flips) {
+    engines.insert({flip.from_engine(), flip.to_engine()});
+  }
+  engines.erase(v1::ENGINE_UNSPECIFIED);
+  const auto best = [&](const std::string& mode, v1::Engine engine) {
+    if (mode.empty()) return std::string("none");
+    return engines.size() > 1
+               ? absl::StrCat(Printable(mode), " on ", Words(engine))
+               : Printable(mode);
   };
   std::string words;
   for (const v1::FlipPoint& flip : flips) {
     if (words.empty()) {
-      absl::StrAppend(&words, mode(flip.from_mode()), " up to ",
-                      FormatCount(flip.concurrency() - 1),
+      absl::StrAppend(&words, best(flip.from_mode(), flip.from_engine()),
+                      " up to ", FormatCount(flip.concurrency() - 1),
                       flip.concurrency() == 2 ? " sequence" : " sequences");
     }
-    absl::StrAppend(&words, ", ", mode(flip.to_mode()), " from ",
-                    FormatCount(flip.concurrency()));
+    absl::StrAppend(&words, ", ", best(flip.to_mode(), flip.to_engine()),
+                    " from ", FormatCount(flip.concurrency()));
   }
   return words;
 }

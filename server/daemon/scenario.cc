@@ -140,6 +140,20 @@ const std::vector<Part>& Parts() {
        [](const Scenario& s) {
          return UnlessDefault(s.question.gpus.count, 0);
        }},
+      {"gpu-indices",
+       [](absl::string_view value, Scenario& s) -> absl::Status {
+         s.question.gpus.indices.clear();
+         for (const absl::string_view one : absl::StrSplit(value, ',')) {
+           int64_t index = 0;
+           RETURN_IF_ERROR(
+               ParseNumber("gpu-indices", one, 0, kMaxGpus - 1, index));
+           s.question.gpus.indices.push_back(static_cast<int>(index));
+         }
+         return absl::OkStatus();
+       },
+       [](const Scenario& s) {
+         return absl::StrJoin(s.question.gpus.indices, ",");
+       }},
   };
   return parts;
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/domain/workload.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstddef>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -72,6 +74,26 @@ absl::Status CheckLimit(absl::string_view field, double seconds, Phase phase,
   return absl::OkStatus();
 }
 
+absl::Status CheckIndices(const GpuSelection& gpus) {
+  for (size_t i = 0; i < gpus.indices.size(); ++i) {
+    const int index = gpus.indices[i];
+    RETURN_IF_ERROR(CheckRange("gpus.indices", int64_t{index}, int64_t{0},
+                               int64_t{kMaxGpus} - 1));
+    const auto before = gpus.indices.begin() + static_cast<std::ptrdiff_t>(i);
+    if (std::find(gpus.indices.begin(), before, index) != before) {
+      return NotAllowed("gpus.indices", absl::StrCat(index, " given twice"),
+                        "each GPU once");
+    }
+  }
+  const auto named = static_cast<int64_t>(gpus.indices.size());
+  if (named > 0 && gpus.count > named) {
+    return NotAllowed(
+        "gpus.count", absl::StrCat(gpus.count),
+        absl::StrCat("1 to ", named, ", the GPUs that gpus.indices names"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status Validate(const Question& question) {
@@ -101,6 +123,7 @@ absl::Status Validate(const Question& question) {
   }
   RETURN_IF_ERROR(CheckRange("gpus.count", int64_t{question.gpus.count},
                              int64_t{0}, int64_t{kMaxGpus}));
+  RETURN_IF_ERROR(CheckIndices(question.gpus));
   RETURN_IF_ERROR(CheckRange("max_plans", int64_t{question.max_plans},
                              int64_t{1}, int64_t{kMaxPlans}));
   if (!question.current_mode.empty()) {

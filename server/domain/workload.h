@@ -55,7 +55,8 @@ struct Limits {
 
 // Which GPUs a plan may use. Neither set: any number up to the node's.
 struct GpuSelection {
-  int count = 0;  // exactly this many; 0: not set
+  int count = 0;             // exactly this many; 0: not set
+  std::vector<int> indices;  // of these alone; empty: of all
 };
 
 // Stands for "as the engine does" in Question::host_seconds_per_step.

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <iterator>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "absl/strings/match.h"
@@ -130,6 +131,20 @@ Topology Topology::Of(
             place - kinds.begin(), topology.kind_count_ - 1));
   }
   return topology;
+}
+
+Topology Topology::Among(absl::Span<const int> gpus) const {
+  Topology among;
+  std::set<uint8_t> kinds;
+  for (const int i : gpus) {
+    std::vector<uint8_t>& row = among.kinds_.emplace_back();
+    for (const int j : gpus) {
+      row.push_back(static_cast<uint8_t>(i == j ? 0 : Kind(i, j)));
+      if (i != j) kinds.insert(row.back());
+    }
+  }
+  if (kinds.size() > 1) among.kind_count_ = kind_count_;
+  return among;
 }
 
 }  // namespace fabricwise

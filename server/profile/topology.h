@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/types/span.h"
 #include "server/domain/fingerprint.h"
 #include "server/profile/curve.h"
 
@@ -28,6 +29,9 @@ class Topology {
   // What a fingerprint does not say makes no difference.
   static Topology Of(const Fingerprint& node,
                      absl::FunctionRef<const Curve*(int i, int j)> pair_curve);
+
+  // Of `gpus` alone, each one of these once: its GPU i is gpus[i].
+  Topology Among(absl::Span<const int> gpus) const;
 
   int gpu_count() const { return static_cast<int>(kinds_.size()); }
   // At most kMostKinds; the last is for all that are worse as well. 1: all

@@ -114,23 +114,28 @@ class Advisor {
       : model_(model),
         question_(question),
         profile_(profile),
-        placer_(profile.topology()),
+        placer_(profile.topology(), question.gpus.indices),
         pricer_(profile, question.scope, question.workload.routing_skew) {
     if (auto running = ParseMode(question.current_mode, model.is_moe());
         running.ok()) {
       running_ = *running;
     }
-    for (const Gpu& gpu : profile.fingerprint().gpus) {
-      gpu_memory_bytes_ = gpu_memory_bytes_ == 0
-                              ? gpu.memory_bytes
-                              : std::min(gpu_memory_bytes_, gpu.memory_bytes);
+    const std::vector<Gpu>& gpus = profile.fingerprint().gpus;
+    const std::vector<int>& named = question.gpus.indices;
+    const int usable =
+        named.empty() ? profile.gpu_count() : static_cast<int>(named.size());
+    for (int i = 0; i < usable; ++i) {
+      const int index = named.empty() ? i : named[static_cast<size_t>(i)];
+      const int64_t bytes = gpus[static_cast<size_t>(index)].memory_bytes;
+      gpu_memory_bytes_ =
+          gpu_memory_bytes_ == 0 ? bytes : std::min(gpu_memory_bytes_, bytes);
     }
     const absl::Span<const EngineId> engines =
         question.engines.empty() ? ServingEngines()
                                  : absl::MakeConstSpan(question.engines);
     const std::vector<int> counts = question.gpus.count > 0
                                         ? std::vector<int>{question.gpus.count}
-                                        : GpuCounts(profile.gpu_count());
+                                        : GpuCounts(usable);
     for (EngineId id : engines) {
       for (int count : counts) AddPlans(GetEngine(id), count);
     }
@@ -195,6 +200,10 @@ class Advisor {
     advice.launch =
         candidate.engine().Launch(model_, candidate.plan, workload,
                                   profile_.fingerprint(), *candidate.placement);
+    if (profile_.topology().kind_count() > 1 ||
+        !question_.gpus.indices.empty()) {
+      advice.placement = *candidate.placement;
+    }
     AddMisses(advice);
     return advice;
   }
@@ -225,8 +234,9 @@ class Advisor {
                      [this](size_t candidate, int64_t concurrency) {
                        return ScoreAt(candidates_[candidate], concurrency);
                      })) {
-      flips.push_back(
-          {change.concurrency, ModeOf(change.from), ModeOf(change.to)});
+      flips.push_back({change.concurrency, ModeOf(change.from),
+                       ModeOf(change.to), EngineOf(change.from),
+                       EngineOf(change.to)});
     }
     return flips;
   }
@@ -551,6 +561,12 @@ class Advisor {
                                  : std::string();
   }
 
+  std::optional<EngineId> EngineOf(
+      const std::optional<size_t>& candidate) const {
+    if (!candidate.has_value()) return std::nullopt;
+    return candidates_[*candidate].engine().id();
+  }
+
   double Residual() const {
     return question_.scope == CostScope::kStep ? kAssumedResidual : 0;
   }
@@ -651,6 +667,12 @@ absl::Status ValidateFor(const ModelShape& model, const Question& question,
     return absl::InvalidArgumentError(absl::StrCat(
         "gpus.count is ", question.gpus.count, "; allowed: 1 to ",
         profile.gpu_count(), ", the GPUs of profile '", profile.name(), "'"));
+  }
+  for (const int index : question.gpus.indices) {
+    if (index < profile.gpu_count()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "gpus.indices is ", index, "; allowed: 0 to ", profile.gpu_count() - 1,
+        ", the GPUs of profile '", profile.name(), "'"));
   }
   if (profile.gpu_count() == 0) {
     return absl::FailedPreconditionError(

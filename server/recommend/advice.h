@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "server/domain/model_shape.h"
+#include "server/domain/placement.h"
 #include "server/domain/plan.h"
 #include "server/domain/workload.h"
 #include "server/engines/engine.h"
@@ -36,6 +37,7 @@ struct PlanAdvice {
   MemoryUse memory;
   std::vector<Term> terms;  // add up to the step time
   Standing basis = Standing::kMeasured;
+  Placement placement;  // empty: any GPUs will do
   LaunchAdvice launch;
   absl::string_view caveat;         // the engine's, a literal
   std::vector<std::string> misses;  // limits not met, in words
@@ -57,6 +59,8 @@ struct NotAnswerable {
 struct FlipPoint {
   int64_t concurrency;             // the smallest at which to_mode is best
   std::string from_mode, to_mode;  // empty: none runs, or none is known
+  // Whose plans they are; nullopt with an empty mode.
+  std::optional<EngineId> from_engine, to_engine;
 };
 
 struct Confidence {

@@ -273,6 +273,12 @@ Site SiteOf(const Plan& plan, absl::Span<const int> gpus,
   return site;
 }
 
+Placer::Placer(const Topology& topology, std::vector<int> gpus)
+    : whole_(topology), gpus_(std::move(gpus)) {
+  std::sort(gpus_.begin(), gpus_.end());
+  if (!gpus_.empty()) among_ = topology.Among(gpus_);
+}
+
 const Placement& Placer::At(const Plan& plan) {
   for (const auto& [known, placement] : known_) {
     if (known.replicas == plan.replicas && known.pipeline == plan.pipeline &&
@@ -281,7 +287,14 @@ const Placement& Placer::At(const Plan& plan) {
       return placement;
     }
   }
-  return known_.emplace_back(plan, Place(plan, topology_)).second;
+  Placement& placement =
+      known_.emplace_back(plan, Place(plan, gpus_.empty() ? whole_ : among_))
+          .second;
+  if (gpus_.empty()) return placement;
+  for (std::vector<int>& replica : placement.replicas) {
+    for (int& gpu : replica) gpu = gpus_[static_cast<size_t>(gpu)];
+  }
+  return placement;
 }
 
 }  // namespace fabricwise

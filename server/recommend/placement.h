@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <utility>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "server/domain/placement.h"
@@ -45,13 +46,16 @@ Site SiteOf(const Plan& plan, absl::Span<const int> gpus,
 // what their experts do share one. Borrows `topology`.
 class Placer {
  public:
-  explicit Placer(const Topology& topology) : topology_(topology) {}
+  // On `gpus` of `topology` alone, each named once; empty: on all.
+  explicit Placer(const Topology& topology, std::vector<int> gpus = {});
 
   // Good as long as the placer.
   const Placement& At(const Plan& plan);
 
  private:
-  const Topology& topology_;
+  const Topology& whole_;
+  std::vector<int> gpus_;  // ascending; empty: all
+  Topology among_;         // of these
   std::deque<std::pair<Plan, Placement>> known_;
 };
 

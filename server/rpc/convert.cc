@@ -396,6 +396,8 @@ absl::StatusOr<Question> QuestionFromProto(
                                int64_t{1}, int64_t{kMaxGpus}));
     question.gpus.count = message.gpus().count();
   }
+  question.gpus.indices.assign(message.gpus().indices().begin(),
+                               message.gpus().indices().end());
 
   constexpr size_t kMaxModeBytes = 64;  // of advisor.proto
   if (message.current_plan().size() > kMaxModeBytes) {
@@ -484,6 +486,10 @@ void ToProto(const Plan& plan, absl::string_view mode, v1::Plan* message) {
 void ToProto(const PlanAdvice& advice, v1::AdviceView view,
              v1::PlanAdvice* message) {
   ToProto(advice.plan, advice.mode, message->mutable_plan());
+  for (const std::vector<int>& replica : advice.placement.replicas) {
+    v1::GpuGroup* const group = message->mutable_plan()->add_replica_gpus();
+    for (const int gpu : replica) group->add_gpu_index(gpu);
+  }
   message->set_engine(ToProto(advice.engine));
   message->set_tpot_seconds(advice.tpot_seconds);
   if (advice.ttft_seconds.has_value()) {
@@ -523,6 +529,12 @@ void ToProto(const FlipPoint& flip, v1::FlipPoint* message) {
   message->set_concurrency(flip.concurrency);
   message->set_from_mode(flip.from_mode);
   message->set_to_mode(flip.to_mode);
+  if (flip.from_engine.has_value()) {
+    message->set_from_engine(ToProto(*flip.from_engine));
+  }
+  if (flip.to_engine.has_value()) {
+    message->set_to_engine(ToProto(*flip.to_engine));
+  }
 }
 
 void ToProto(const Confidence& confidence, v1::Confidence* message) {

@@ -262,6 +262,21 @@ std::vector<BadRequest> BadRequests() {
       absl::StatusCode::kInvalidArgument,
       HasSubstr("gpus.count is 4; allowed: 1 to 2"));
   bad.AddMatching(
+      "a GPU that the node does not have",
+      [](Request& r) {
+        r.mutable_gpus()->clear_count();
+        r.mutable_gpus()->add_indices(2);
+      },
+      absl::StatusCode::kInvalidArgument,
+      HasSubstr("gpus.indices is 2; allowed: 0 to 1"));
+  bad.Add(
+      "a GPU twice",
+      [](Request& r) {
+        r.mutable_gpus()->add_indices(1);
+        r.mutable_gpus()->add_indices(1);
+      },
+      "gpus.indices is 1 given twice; allowed: each GPU once");
+  bad.AddMatching(
       "odd current plan", [](Request& r) { r.set_current_plan("TP\x01"); },
       absl::StatusCode::kInvalidArgument, HasSubstr("current_plan"));
   return bad.Take();

@@ -182,6 +182,8 @@ TEST_F(CommandTest, RecommendAsksWhatTheFlagsSay) {
                        "communication",
                        "--extra-all-reduces",
                        "6",
+                       "--gpu-indices",
+                       "2,3",
                        "--routing-skew",
                        "0.8",
                        "--host-us",
@@ -200,7 +202,8 @@ TEST_F(CommandTest, RecommendAsksWhatTheFlagsSay) {
                         "extra_all_reduces": 6},
                       "limits": {"max_tpot_seconds": 0.0205,
                         "max_ttft_seconds": 0.25, "ignore_memory": true},
-                      "engine": "ENGINE_REFERENCE", "gpus": {"count": 2},
+                      "engine": "ENGINE_REFERENCE",
+                      "gpus": {"count": 2, "indices": [2, 3]},
                       "objective": "OBJECTIVE_THROUGHPUT_IN_LIMITS",
                       "current_plan": "TP8",
                       "cost_scope": "COST_SCOPE_COMMUNICATION"})",
@@ -323,6 +326,11 @@ TEST_F(CommandTest, BadFlagsAreRefusedByNameValueAndWhatIsAllowed) {
                 "--format: \"csv\"; allowed: table, json, flags");
   ExpectRefused(with({"--concurrency", "1", "--gpus", "4294967297"}),
                 "--gpus is 4294967297; allowed: 1 to");
+  ExpectRefused(with({"--concurrency", "1", "--gpu-indices", "0,one"}),
+                "--gpu-indices: \"one\" is no whole number; allowed: indices "
+                "of GPUs as nvidia-smi shows them, with commas between them");
+  ExpectRefused(with({"--concurrency", "1", "--gpu-indices", "0,-1"}),
+                "--gpu-indices has -1; allowed: 0 to");
   ExpectRefused(with({"--concurrency", "1", "--deadline-ms", "0"}),
                 "--deadline-ms: \"0\"; allowed: 1 to 3600000");
   ExpectRefused(

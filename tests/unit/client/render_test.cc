@@ -220,6 +220,38 @@ TEST(RenderRecommendation, SaysFromWhereOnNoPlanFits) {
       << text;
 }
 
+TEST(RenderRecommendation, NamesTheEnginesOfFlipsWhereTheyDiffer) {
+  v1::RecommendParallelismResponse answer = SampleAnswer();
+  for (v1::FlipPoint& flip : *answer.mutable_flip_points()) {
+    flip.set_from_engine(v1::ENGINE_VLLM);
+    flip.set_to_engine(v1::ENGINE_VLLM);
+  }
+  const auto text = [&] {
+    return RenderRecommendation(SampleQuestion(), answer, Options(PipeStyle()));
+  };
+  EXPECT_TRUE(absl::StrContains(
+      text(), "TP2 up to 8 sequences, 2xTP1 from 9, DP2+EP2 from 300\n"))
+      << text();
+  answer.mutable_flip_points(1)->set_to_engine(v1::ENGINE_SGLANG);
+  EXPECT_TRUE(absl::StrContains(text(),
+                                "TP2 on vllm up to 8 sequences, 2xTP1 "
+                                "on vllm from 9, DP2+EP2 on sglang"))
+      << text();
+}
+
+TEST(RenderRecommendation, SaysWhichGpusAreAskedAbout) {
+  v1::RecommendParallelismRequest question = SampleQuestion();
+  question.clear_gpus();
+  for (int gpu : {4, 5, 7}) question.mutable_gpus()->add_indices(gpu);
+  const auto text = [&] {
+    return RenderRecommendation(question, SampleAnswer(),
+                                Options(UncolouredStyle(120)));
+  };
+  EXPECT_TRUE(absl::StrContains(text(), ", GPUs 4,5,7, ")) << text();
+  question.mutable_gpus()->set_count(2);
+  EXPECT_TRUE(absl::StrContains(text(), ", 2 GPUs, of GPUs 4,5,7, ")) << text();
+}
+
 TEST(RenderRecommendation, TellsTheShareOfAStepThatIsMeasured) {
   v1::RecommendParallelismResponse answer = SampleAnswer();
   // Of 4 ms: half measured, a quarter extrapolated, a quarter by a stand-in.

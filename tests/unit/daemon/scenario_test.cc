@@ -13,7 +13,8 @@ TEST(Scenario, IsAQuestionInOneLine) {
   const Scenario scenario =
       ParseScenario(
           " chat-8 :  model=llama-3.1-8b concurrency=64 engine=vllm "
-          "phase=decode objective=latency context-tokens=2048 gpus=2")
+          "phase=decode objective=latency context-tokens=2048 gpus=2 "
+          "gpu-indices=3,1")
           .value();
   EXPECT_EQ(scenario.name, "chat-8");
   EXPECT_EQ(scenario.model, "Llama-3.1-8B");
@@ -24,6 +25,7 @@ TEST(Scenario, IsAQuestionInOneLine) {
   EXPECT_EQ(question.engines, std::vector{EngineId::kVllm});
   EXPECT_EQ(question.objective, Objective::kLatency);
   EXPECT_EQ(question.gpus.count, 2);
+  EXPECT_EQ(question.gpus.indices, (std::vector{3, 1}));
 }
 
 TEST(Scenario, PrintsBackWhatIsNoDefault) {
@@ -31,7 +33,8 @@ TEST(Scenario, PrintsBackWhatIsNoDefault) {
        {"a: model=Qwen3-30B-A3B concurrency=1",
         "b.2: model=Qwen3-8B concurrency=8 engine=reference phase=prefill "
         "objective=throughput input-tokens=2048 output-tokens=128 gpus=1",
-        "c_3: model=Qwen3-8B concurrency=8 phase=decode context-tokens=512"}) {
+        "c_3: model=Qwen3-8B concurrency=8 phase=decode context-tokens=512",
+        "d: model=Qwen3-8B concurrency=8 gpus=2 gpu-indices=4,5,7"}) {
     const Scenario scenario = ParseScenario(text).value();
     const std::string printed = ToString(scenario);
     EXPECT_EQ(ToString(ParseScenario(printed).value()), printed);
@@ -55,6 +58,10 @@ TEST(Scenario, SaysWhatIsOff) {
                      "concurrency is 'many'; allowed: 1 to 1000000"),
            std::pair("a: model=Qwen3-8B concurrency=0", "concurrency"),
            std::pair("a: model=Qwen3-8B concurrency=1 gpus=0", "gpus"),
+           std::pair("a: model=Qwen3-8B concurrency=1 gpu-indices=1,,2",
+                     "gpu-indices is ''; allowed: 0 to 1023"),
+           std::pair("a: model=Qwen3-8B concurrency=1 gpu-indices=2,2",
+                     "gpus.indices is 2 given twice"),
            std::pair("a: model=Qwen3-8B concurrency=1 users=3",
                      "a scenario's part is 'users=3'; allowed: model="),
            std::pair("a: model=Qwen3-8B concurrency=1 concurrency=2",

@@ -99,6 +99,20 @@ TEST(ValidateQuestionTest, RefusalsNameFieldValueAndWhatIsAllowed) {
        "gpus.count is -1; allowed: 0 to 1024"},
       {[](Question& q) { q.gpus.count = 1025; },
        "gpus.count is 1025; allowed: 0 to 1024"},
+      {[](Question& q) {
+         q.gpus.indices = {0, -1};
+       },
+       "gpus.indices is -1; allowed: 0 to 1023"},
+      {[](Question& q) { q.gpus.indices = {1024}; },
+       "gpus.indices is 1024; allowed: 0 to 1023"},
+      {[](Question& q) {
+         q.gpus.indices = {5, 3, 5};
+       },
+       "gpus.indices is 5 given twice; allowed: each GPU once"},
+      {[](Question& q) {
+         q.gpus = {.count = 3, .indices = {5, 3}};
+       },
+       "gpus.count is 3; allowed: 1 to 2, the GPUs that gpus.indices names"},
       {[](Question& q) { q.current_mode = "TP8+EP4"; },
        "current_plan: mode is 'TP8+EP4'; allowed: EP x MTP equal to the 8 "
        "GPUs of a stage"},

@@ -156,5 +156,20 @@ TEST(Topology, NeedsEveryPairMeasuredToCompareThem) {
   EXPECT_EQ(BuildOrDie(std::move(data))->topology().kind_count(), 1);
 }
 
+TEST(Topology, AmongSomeKeepsTheirLinks) {
+  Fingerprint node = Node(6);
+  node.nvlinks = Links(6, [](int i, int j) { return i / 2 == j / 2 ? 4 : 0; });
+  const Topology whole = Unmeasured(node);
+  const Topology some = whole.Among({1, 4, 5});
+  EXPECT_EQ(some.gpu_count(), 3);
+  EXPECT_EQ(some.kind_count(), 2);
+  EXPECT_EQ(some.Kind(0, 1), 1);
+  EXPECT_EQ(some.Kind(1, 2), 0);
+  EXPECT_EQ(some.Kind(2, 1), 0);
+  // No two of these are bridged: all alike.
+  EXPECT_EQ(whole.Among({0, 2, 4}).kind_count(), 1);
+  EXPECT_EQ(whole.Among({3}).kind_count(), 1);
+}
+
 }  // namespace
 }  // namespace fabricwise

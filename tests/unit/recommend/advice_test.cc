@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/profile/preset.h"
@@ -706,6 +708,81 @@ TEST(Recommend, AsksTheEnginesThatAreNamedOrElseThoseThatServe) {
               ElementsAre(EngineId::kReference, EngineId::kVllm));
   EXPECT_THAT(engines_of({}), ElementsAre(EngineId::kVllm, EngineId::kSglang,
                                           EngineId::kTrtllm));
+}
+
+TEST(Recommend, UsesOnlyTheGpusThatAreNamed) {
+  const auto profile = SyntheticProfile();
+  Question question = Asked(24);
+  question.gpus.indices = {6, 1, 4};
+  std::set<int> counts;
+  for (const PlanAdvice& plan :
+       Ask("Qwen3-30B-A3B", question, *profile).plans) {
+    counts.insert(plan.plan.gpus());
+    ASSERT_THAT(plan.placement.replicas,
+                SizeIs(static_cast<size_t>(plan.plan.replicas)));
+    std::set<int> used;
+    for (size_t i = 0; i < plan.placement.replicas.size(); ++i) {
+      const std::vector<int>& gpus = plan.placement.replicas[i];
+      used.insert(gpus.begin(), gpus.end());
+      EXPECT_THAT(plan.launch.commands[i],
+                  ::testing::StartsWith(absl::StrCat(
+                      "CUDA_VISIBLE_DEVICES=", absl::StrJoin(gpus, ","), " ")));
+    }
+    EXPECT_EQ(used.size(), static_cast<size_t>(plan.plan.gpus())) << plan.mode;
+    for (int gpu : used) EXPECT_TRUE(gpu == 1 || gpu == 4 || gpu == 6) << gpu;
+  }
+  EXPECT_THAT(counts, ElementsAre(1, 2, 3));
+  // On a node whose links are alike others do as well, and take as long.
+  Question any = Asked(24);
+  any.gpus.count = question.gpus.count = 2;
+  const PlanAdvice of_any = Ask("Qwen3-30B-A3B", any, *profile).plans[0];
+  const PlanAdvice of_named = Ask("Qwen3-30B-A3B", question, *profile).plans[0];
+  EXPECT_EQ(of_named.mode, of_any.mode);
+  EXPECT_EQ(of_named.tpot_seconds, of_any.tpot_seconds);
+  EXPECT_THAT(of_any.placement.replicas, IsEmpty());
+}
+
+TEST(Recommend, TakesTheMemoryOfTheGpusThatAreNamed) {
+  ProfileData data = SyntheticProfileData({});
+  data.fingerprint.gpus[0].memory_bytes = 24'000'000'000;
+  const auto profile = BuildOrDie(std::move(data));
+  Question question = Asked(1);
+  question.gpus.count = 1;
+  EXPECT_EQ(Recommend(Preset("Qwen3-32B"), question, *profile).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  question.gpus.indices = {3, 5};
+  EXPECT_EQ(Ask("Qwen3-32B", question, *profile).plans[0].mode, "TP1");
+}
+
+TEST(Recommend, RefusesGpusThatTheNodeDoesNotHave) {
+  Question question = Asked();
+  question.gpus.indices = {0, 8};
+  EXPECT_EQ(
+      Recommend(Preset("Llama-3.1-8B"), question, *SyntheticProfile()).status(),
+      absl::InvalidArgumentError("gpus.indices is 8; allowed: 0 to 7, the GPUs "
+                                 "of profile 'synthetic'"));
+}
+
+TEST(Recommend, TellsTheEnginesOfAFlip) {
+  Question question = Asked(8);
+  question.engines = {};
+  question.max_plans = 1;
+  int flips = 0;
+  for (const char* model : {"Qwen3-30B-A3B", "Kimi-K2.5", "gpt-oss-120b"}) {
+    const Advice advice = Ask(model, question, *SyntheticProfile());
+    for (const FlipPoint& flip : advice.flip_points) {
+      EXPECT_EQ(flip.from_engine.has_value(), !flip.from_mode.empty());
+      ASSERT_EQ(flip.to_engine.has_value(), !flip.to_mode.empty());
+      if (!flip.to_engine.has_value()) continue;
+      ++flips;
+      Question there = question;
+      there.workload.concurrency = flip.concurrency;
+      const PlanAdvice first = Ask(model, there, *SyntheticProfile()).plans[0];
+      EXPECT_EQ(first.mode, flip.to_mode) << flip.concurrency;
+      EXPECT_EQ(first.engine, *flip.to_engine) << flip.concurrency;
+    }
+  }
+  EXPECT_GT(flips, 1);
 }
 
 }  // namespace

@@ -299,5 +299,20 @@ TEST(Placer, SharesThePlacementOfPlansThatDifferInExpertsOnly) {
   EXPECT_EQ(other, Place({.replicas = 2, .attention_tp = 4}, node));
 }
 
+TEST(Placer, TakesOnlyTheGpusThatAreNamed) {
+  // The order of the names is no matter.
+  const auto pairs = [](int i, int j) { return i / 2 == j / 2 ? 4 : 0; };
+  Placer bridged(Linked(8, pairs), {7, 2, 3, 6, 5});
+  EXPECT_THAT(bridged.At({.attention_tp = 2}).replicas,
+              ElementsAre(ElementsAre(2, 3)));
+  EXPECT_THAT(bridged.At({.replicas = 2, .attention_tp = 2}).replicas,
+              UnorderedElementsAre(ElementsAre(2, 3), ElementsAre(6, 7)));
+  EXPECT_THAT(bridged.At({.attention_tp = 5}).replicas,
+              ElementsAre(UnorderedElementsAre(2, 3, 5, 6, 7)));
+  Placer alike(Alike(8), {6, 4, 1});
+  EXPECT_THAT(alike.At({.attention_tp = 2}).replicas,
+              ElementsAre(ElementsAre(1, 4)));
+}
+
 }  // namespace
 }  // namespace fabricwise

@@ -173,7 +173,10 @@ TEST(ConvertTest, EveryPartOfAQuestionArrives) {
           ignore_memory: true
         }
         engine: ENGINE_VLLM
-        gpus { count: 4 }
+        gpus {
+          count: 4
+          indices: [ 0, 1, 2, 3, 7 ]
+        }
         objective: OBJECTIVE_THROUGHPUT_IN_LIMITS
         current_plan: "TP8"
         cost_scope: COST_SCOPE_COMMUNICATION
@@ -193,6 +196,7 @@ TEST(ConvertTest, EveryPartOfAQuestionArrives) {
   EXPECT_TRUE(question->limits.ignore_memory);
   EXPECT_THAT(question->engines, ElementsAre(EngineId::kVllm));
   EXPECT_EQ(question->gpus.count, 4);
+  EXPECT_THAT(question->gpus.indices, ElementsAre(0, 1, 2, 3, 7));
   EXPECT_EQ(question->objective, Objective::kThroughputInLimits);
   EXPECT_EQ(question->current_mode, "TP8");
   EXPECT_EQ(question->scope, CostScope::kCommunication);
@@ -325,13 +329,16 @@ PlanAdvice FullAdvice() {
   advice.launch.engine_version = "0.11";
   advice.misses = {"TPOT over the limit"};
   advice.caveat = "low confidence";
+  advice.placement.replicas = {{2, 3}, {0, 5}};
   return advice;
 }
 
 TEST(ConvertTest, EveryFieldOfAPlansAdviceIsFilled) {
   v1::PlanAdvice message;
   ToProto(FullAdvice(), v1::ADVICE_VIEW_FULL, &message);
-  EXPECT_THAT(UnsetFields(message), UnorderedElementsAre("plan.replica_gpus"));
+  EXPECT_THAT(UnsetFields(message), IsEmpty());
+  ASSERT_EQ(message.plan().replica_gpus_size(), 2);
+  EXPECT_THAT(message.plan().replica_gpus(1).gpu_index(), ElementsAre(0, 5));
   EXPECT_EQ(message.plan().mode(), "2xPP3xDP4xTP5+EP10");
   EXPECT_EQ(message.plan().gpus(), 2 * 3 * 4 * 5);
   EXPECT_EQ(message.plan().expert_transport(),
@@ -348,8 +355,7 @@ TEST(ConvertTest, EveryFieldOfAPlansAdviceIsFilled) {
 TEST(ConvertTest, TheBasicViewLeavesOutTheTermsOnly) {
   v1::PlanAdvice message;
   ToProto(FullAdvice(), v1::ADVICE_VIEW_BASIC, &message);
-  EXPECT_THAT(UnsetFields(message),
-              UnorderedElementsAre("plan.replica_gpus", "terms"));
+  EXPECT_THAT(UnsetFields(message), UnorderedElementsAre("terms"));
 }
 
 TEST(ConvertTest, WhatIsNotKnownStaysAbsent) {
@@ -375,8 +381,17 @@ TEST(ConvertTest, ListsOfAnAnswerAreFilled) {
           &not_answerable);
   EXPECT_THAT(UnsetFields(not_answerable), IsEmpty());
   v1::FlipPoint flip;
-  ToProto(FlipPoint{17, "TP8", "2xTP4"}, &flip);
+  ToProto(FlipPoint{17, "TP8", "2xTP4", EngineId::kSglang, EngineId::kVllm},
+          &flip);
   EXPECT_THAT(UnsetFields(flip), IsEmpty());
+  EXPECT_EQ(flip.from_engine(), v1::ENGINE_SGLANG);
+  EXPECT_EQ(flip.to_engine(), v1::ENGINE_VLLM);
+  v1::FlipPoint last;
+  ToProto(FlipPoint{.concurrency = 90,
+                    .from_mode = "TP8",
+                    .from_engine = EngineId::kSglang},
+          &last);
+  EXPECT_THAT(UnsetFields(last), UnorderedElementsAre("to_mode", "to_engine"));
   v1::Confidence confidence;
   ToProto(Confidence{0.9, 0.1, 0.05, true}, &confidence);
   EXPECT_THAT(UnsetFields(confidence), IsEmpty());
