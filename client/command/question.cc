@@ -45,6 +45,7 @@ constexpr FieldFlag kFieldFlags[] = {
     {"current_plan", "--current-mode"},
     {"gpus.count", "--gpus"},
     {"gpus.indices", "--gpu-indices"},
+    {"plan_options", "--plan-options"},
     {"objective", "--objective"},
     {"engine", "--engine"},
     {"cost_scope", "--scope"},
@@ -155,6 +156,11 @@ void AddQuestionFlags(CLI::App& app, QuestionFlags* flags) {
   app.add_flag("--ignore-memory", flags->ignore_memory,
                "Rank as if GPU memory were free, and mark what does not fit")
       ->group(kPreferenceGroup);
+  app.add_option("--plan-options", flags->plan_options,
+                 "Look at plans with these too: tbo (two half batches that "
+                 "overlap), fp8d (tokens sent in 8 bits)")
+      ->type_name("tbo,fp8d")
+      ->group(kPreferenceGroup);
   app.add_option("--current-mode", flags->current_mode,
                  "What runs now (\"TP8\"): left only for a clear gain")
       ->type_name("MODE")
@@ -222,6 +228,18 @@ absl::StatusOr<v1::RecommendParallelismRequest> ToRequest(
                        "; allowed: 0 to the last of the node's GPUs"));
     }
     request.mutable_gpus()->add_indices(static_cast<int32_t>(index));
+  }
+  if (!flags.plan_options.empty()) {
+    for (absl::string_view name : absl::StrSplit(flags.plan_options, ',')) {
+      if (name == "tbo") {
+        request.add_plan_options(v1::PLAN_OPTION_TWO_BATCH_OVERLAP);
+      } else if (name == "fp8d") {
+        request.add_plan_options(v1::PLAN_OPTION_FP8_DISPATCH);
+      } else {
+        return absl::InvalidArgumentError(
+            absl::StrCat("--plan-options: \"", name, "\"; allowed: tbo, fp8d"));
+      }
+    }
   }
   request.set_current_plan(flags.current_mode);
   if (flags.host_us) {

@@ -21,6 +21,7 @@ struct QuestionFlags {
   std::optional<int64_t> input_tokens, output_tokens, context_tokens;
   std::optional<int64_t> gpus, extra_all_reduces;
   std::vector<int64_t> gpu_indices;
+  std::string plan_options;
   std::optional<double> routing_skew, ttft_ms, tpot_ms, host_us;
   int phase = 0, engine = 0, objective = 0, scope = 0;  // of the proto's enums
   bool ignore_memory = false;

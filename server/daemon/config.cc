@@ -497,7 +497,8 @@ const std::vector<Option>& Options() {
        .help = "Answer this question whenever the profile changes, and export "
                "the answer: NAME: model=PRESET concurrency=N, and any of "
                "engine, phase, objective, input-tokens, output-tokens, "
-               "context-tokens, gpus, gpu-indices. May be given several times.",
+               "context-tokens, gpus, gpu-indices, plan-options. May be given "
+               "several times.",
        .repeated = true,
        .live = true,
        .set = SetScenarios,

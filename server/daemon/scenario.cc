@@ -154,6 +154,27 @@ const std::vector<Part>& Parts() {
        [](const Scenario& s) {
          return absl::StrJoin(s.question.gpus.indices, ",");
        }},
+      {"plan-options",
+       [](absl::string_view value, Scenario& s) -> absl::Status {
+         PlanOptions& options = s.question.options;
+         for (const absl::string_view one : absl::StrSplit(value, ',')) {
+           if (one == "tbo") {
+             options.two_batch_overlap = true;
+           } else if (one == "fp8d") {
+             options.fp8_dispatch = true;
+           } else {
+             return NotAllowed("plan-options", Quoted(one), "tbo, fp8d");
+           }
+         }
+         return absl::OkStatus();
+       },
+       [](const Scenario& s) {
+         const PlanOptions& options = s.question.options;
+         std::vector<std::string> names;
+         if (options.two_batch_overlap) names.push_back("tbo");
+         if (options.fp8_dispatch) names.push_back("fp8d");
+         return absl::StrJoin(names, ",");
+       }},
   };
   return parts;
 }

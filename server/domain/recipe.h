@@ -132,9 +132,12 @@ struct ExchangeUse {
   int group_size = 1;
   int64_t hidden_size = 0, num_experts = 0, experts_per_token = 0;
   TokenBasis tokens = TokenBasis::kRankSlice;  // that each GPU dispatches
-  absl::string_view note;                      // for the answer; empty: none
-  double count = 0;                            // of dispatch + combine pairs
-  std::optional<Launch> only;                  // as of a collective
+  // Bytes of a token that goes out for each of those that the library's curve
+  // was measured with. Beyond 1 the time by as much is an upper bound.
+  double dispatch_ratio = 1;
+  absl::string_view note;      // for the answer; empty: none
+  double count = 0;            // of dispatch + combine pairs
+  std::optional<Launch> only;  // as of a collective
 };
 
 // Memory of the fullest GPU, in bytes.
@@ -158,6 +161,13 @@ struct FusedKernels {
   double max_bytes = 0;
 };
 
+// A step in two half batches, of which one computes while the other's expert
+// tokens travel. Steps of fewer tokens of a rank are not divided.
+struct TwoBatchOverlap {
+  int64_t least_decode_tokens = 2;
+  int64_t least_prompt_tokens = 2;  // where there are any of prompts
+};
+
 struct Recipe {
   Plan plan;
   int64_t num_layers = 0;
@@ -169,7 +179,10 @@ struct Recipe {
   absl::InlinedVector<ExchangeUse, 1> exchanges;
   double small_kernels = 0;  // norms, rotary, activations, routing, ...
   FusedKernels fused;        // beside those
-  double host_seconds = 0;   // between steps, stated by the engine or asker
+  // More of them in steps that are launched eagerly.
+  double eager_small_kernels = 0;
+  std::optional<TwoBatchOverlap> overlap;
+  double host_seconds = 0;  // between steps, stated by the engine or asker
   // Most tokens of one step of a rank: of its prompts and, in mixed steps, one
   // of each sequence that decodes.
   int64_t chunk_tokens = 0;

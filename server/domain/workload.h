@@ -53,6 +53,13 @@ struct Limits {
   bool ignore_memory = false;  // rank as if memory were free, and mark
 };
 
+// Plans to look at beside those that engines run unasked: they change what the
+// model computes from (fp8_dispatch rounds), or pay from some load on only.
+struct PlanOptions {
+  bool two_batch_overlap = false;
+  bool fp8_dispatch = false;
+};
+
 // Which GPUs a plan may use. Neither set: any number up to the node's.
 struct GpuSelection {
   int count = 0;             // exactly this many; 0: not set
@@ -75,6 +82,7 @@ struct Question {
   Objective objective = Objective::kThroughput;
   CostScope scope = CostScope::kStep;
   GpuSelection gpus;
+  PlanOptions options;
   // The mode that runs now ("TP8"); empty: none. The answer stays with it
   // unless another is better by more than the margin.
   std::string current_mode;

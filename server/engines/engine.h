@@ -43,6 +43,12 @@ class Engine {
   virtual absl::Span<const ExpertTransport> Transports(
       int attention_dp) const = 0;
 
+  // Whether there is something to ask for, with experts' tokens travelling by
+  // `transport`: steps in two half batches that overlap, tokens sent in 8 bits.
+  // What an engine does unasked is no option.
+  virtual bool OffersTwoBatchOverlap(ExpertTransport) const { return false; }
+  virtual bool OffersFp8Dispatch(ExpertTransport) const { return false; }
+
   // Why this engine would not run `plan` on `gpus`, the GPUs of one replica in
   // rank order (Placement), with the failing dimension in numbers; nullopt
   // where it would. The plan is consistent in itself (e * m = t * d for a MoE

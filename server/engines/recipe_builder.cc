@@ -32,6 +32,9 @@ constexpr double kNcclBufferBytes = 4.0 * 1024 * 1024 * 32 * 2;
 // allocator's rounding.
 constexpr double kLiveHiddenTensors = 6;
 
+constexpr absl::string_view kRounded =
+    "tokens are rounded to 8 bits on the way, for the router as well";
+
 constexpr absl::string_view kAsGather =
     "FlashInfer's exchange is not measured: gathering every token to every "
     "rank "
@@ -54,6 +57,7 @@ class Builder {
     recipe_.chunk_tokens = rules.chunk_tokens;
     recipe_.mixed_steps = rules.mixed_steps;
     recipe_.max_rank_sequences = rules.max_rank_sequences;
+    recipe_.overlap = rules.overlap;
   }
 
   Recipe Build() {
@@ -385,8 +389,19 @@ class Builder {
                                  TokenBasis::kStage};
     Collective("reduce_scatter feed-forward outputs", stage, scatter, layers,
                Section::kLayers, {}, Launch::kGraph);
-    // Prompts: attention's partial sums and the gathering are one all-reduce.
-    StageAllReduce("all_reduce feed-forward tokens", layers);
+    if (rules_.prompt_gather_bytes_per_token > 0) {
+      constexpr double kPackAndUnpack = 2;
+      Collective("all_gather feed-forward tokens", stage,
+                 {CollectiveOp::kAllGather,
+                  rules_.prompt_gather_bytes_per_token, TokenBasis::kStage},
+                 layers, Section::kLayers, {}, Launch::kEager);
+      recipe_.collectives.back().note = kRounded;
+      recipe_.eager_small_kernels += kPackAndUnpack * layers;
+    } else {
+      // Attention's partial sums and the gathering of prompts are one
+      // all-reduce.
+      StageAllReduce("all_reduce feed-forward tokens", layers);
+    }
     if (plan_.expert_parallel == stage && t_ == 1) {
       Collective("reduce_scatter feed-forward outputs", stage, scatter, layers,
                  Section::kLayers, {}, Launch::kEager);
@@ -515,7 +530,12 @@ class Builder {
          .num_experts = model_.num_experts,
          .experts_per_token = model_.experts_per_token,
          .tokens = repeated ? TokenBasis::kRank : TokenBasis::kRankSlice,
-         .note = rules_.exchange_note,
+         .dispatch_ratio = implementation == ExchangeImpl::kDeepEpLowLatency
+                               ? rules_.low_latency_dispatch_ratio
+                               : 1,
+         .note = implementation == ExchangeImpl::kDeepEpLowLatency
+                     ? rules_.low_latency_note
+                     : absl::string_view(),
          .count = count,
          .only = only});
     // What is combined is summed up already; the shared expert's parts are not.
@@ -582,6 +602,17 @@ class Builder {
 };
 
 }  // namespace
+
+double Fp8TokenBytes(int64_t hidden_size) {
+  constexpr double kScaleBytes = 4, kValuesOfAScale = 128;
+  return static_cast<double>(hidden_size) * (1 + kScaleBytes / kValuesOfAScale);
+}
+
+double Bf16DispatchRatio(int64_t hidden_size) {
+  constexpr double kHeaderBytes = 16;
+  return (kHeaderBytes + kActivationBytes * static_cast<double>(hidden_size)) /
+         (kHeaderBytes + Fp8TokenBytes(hidden_size));
+}
 
 void AddPath(const CollectivePath& path, CollectivePaths& paths) {
   if (paths.empty() || paths.back().max_bytes < path.max_bytes) {

@@ -20,6 +20,12 @@ namespace fabricwise {
 // not measured: of the order of a tenth of a millisecond.
 inline constexpr double kDataParallelSyncSeconds = 100e-6;
 
+// Bytes of a token of `hidden_size` sent as fp8 with a scale of four bytes for
+// each 128 values, and its bf16 bytes for each of those with DeepEP's header
+// (DeepEP csrc/kernels/internode_ll.cu), whose published curves are of fp8.
+double Fp8TokenBytes(int64_t hidden_size);
+double Bf16DispatchRatio(int64_t hidden_size);
+
 struct RecipeRules {
   // Embedding and output head run, with their collectives; else bare layers.
   bool edges = true;
@@ -33,10 +39,12 @@ struct RecipeRules {
   // A gathered token brings as much for each of its experts, beside itself.
   double routing_bytes_per_expert = 0;
   // An expert library: the width that it sends (0: the model's), its buffers,
-  // and a note on it.
+  // and of its low-latency kernels a note and what ExchangeUse says of
+  // dispatch.
   int64_t exchange_hidden_size = 0;
   double exchange_bytes = 0;
-  absl::string_view exchange_note;
+  absl::string_view low_latency_note;
+  double low_latency_dispatch_ratio = 1;
   // A token and layer of latent KV (0: by the cache's format).
   double latent_kv_bytes_per_token = 0;
   // Ranks of the stage over which dense layers and a shared expert are split
@@ -47,6 +55,9 @@ struct RecipeRules {
   // experts only without a dispatch library. Decode steps are padded to equal
   // ranks and gathered; prompts are summed in a buffer of zeros.
   bool gather_feed_forward = false;
+  // Of that, where prompts are gathered instead: bytes a token in each of the
+  // layers, packed and unpacked by a kernel each; 0: they are summed.
+  double prompt_gather_bytes_per_token = 0;
   // Attention-DP ranks share one output head, split over the stage.
   bool head_over_stage = false;
   // Every GPU has the whole embedding: no all-reduce after it.
@@ -83,6 +94,7 @@ struct RecipeRules {
   // as much as that is estimated to be.
   std::optional<double> reserve_bytes;
   double host_seconds = 0;
+  std::optional<TwoBatchOverlap> overlap;  // as in Recipe
 };
 
 // Appends `path` where it takes sizes that none before it does.

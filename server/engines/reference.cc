@@ -31,6 +31,9 @@ class Reference final : public Engine {
   std::optional<std::string> Refusal(const ModelShape& model, const Plan& plan,
                                      const Fingerprint&,
                                      absl::Span<const int>) const override {
+    if (plan.two_batch_overlap || plan.fp8_dispatch) {
+      return "bare layers run in one batch and in the model's own format";
+    }
     return CommonRefusal(model, plan);
   }
 

@@ -130,6 +130,25 @@ CollectivePaths AllReducePaths(const Fingerprint& node,
   return paths;
 }
 
+constexpr absl::string_view kBf16Dispatch =
+    "tokens go out in bf16, as the experts take them: the curve of fp8 "
+    "dispatch by the bytes of both";
+
+// layers/moe/token_dispatcher/deepep.py: what low latency sends in bf16.
+bool DispatchesInBf16(const ModelShape& model) {
+  switch (model.expert_weights.number) {
+    case NumberFormat::kFp8Block:
+    case NumberFormat::kFp8:
+    case NumberFormat::kNvfp4:
+      return false;
+    case NumberFormat::kBf16:
+    case NumberFormat::kInt4Group:
+    case NumberFormat::kMxfp4:
+      break;
+  }
+  return true;
+}
+
 bool IsDeepEp(const Plan& plan) {
   return plan.transport == ExpertTransport::kDeepEpLowLatency;
 }
@@ -202,9 +221,20 @@ class Sglang final : public Engine {
     return kReplicated;
   }
 
+  // arg_groups: two-batch overlap needs an a2a backend (or attention data
+  // parallelism for DeepSeek-V4 alone, left out). layers/dp_attention.py: what
+  // ranks gather of prompts may go in 8 bits; DeepEP goes by the experts.
+  bool OffersTwoBatchOverlap(ExpertTransport transport) const override {
+    return transport == ExpertTransport::kDeepEpLowLatency;
+  }
+  bool OffersFp8Dispatch(ExpertTransport transport) const override {
+    return transport == ExpertTransport::kAllGatherReduceScatter;
+  }
+
   std::optional<std::string> Refusal(
       const ModelShape& model, const Plan& plan, const Fingerprint& node,
       absl::Span<const int> gpus) const override {
+    if (auto refusal = OptionRefusal(model, plan)) return refusal;
     if (auto common = CommonRefusal(model, plan)) return common;
     if (!model.is_moe() && plan.attention_dp > 1) {
       return "data-parallel ranks of a dense model are independent replicas";
@@ -262,6 +292,15 @@ class Sglang final : public Engine {
       rules.prompt_exchange = ExchangeImpl::kDeepEpHighThroughput;
       // A rank's tokens are split over its tensor-parallel ranks.
       rules.max_rank_sequences = kMostDeepEpTokens * plan.attention_tp;
+      if (DispatchesInBf16(model)) {
+        rules.low_latency_note = kBf16Dispatch;
+        rules.low_latency_dispatch_ratio = Bf16DispatchRatio(model.hidden_size);
+      }
+      // batch_overlap/two_batch_overlap.py: whatever there is, is halved.
+      if (plan.two_batch_overlap) rules.overlap = TwoBatchOverlap{};
+    }
+    if (plan.fp8_dispatch) {
+      rules.prompt_gather_bytes_per_token = Fp8TokenBytes(model.hidden_size);
     }
     if (FusesNorms(model, plan, node, gpus)) {
       rules.fused_norm_max_bytes = kFusedNormTokens * kHiddenValueBytes *
@@ -307,6 +346,12 @@ class Sglang final : public Engine {
         advice.environment.push_back(absl::StrCat(
             "SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK=", tokens));
       }
+      if (plan.two_batch_overlap) flags.push_back("--enable-two-batch-overlap");
+    }
+    if (plan.fp8_dispatch) {
+      advice.environment.insert(
+          advice.environment.end(),
+          {"SGLANG_DP_USE_GATHERV=1", "SGLANG_ENABLE_DP_GATHER_FP8=1"});
     }
     if (gpu_bytes.has_value()) {
       const auto bytes = static_cast<double>(*gpu_bytes);
@@ -355,6 +400,40 @@ class Sglang final : public Engine {
   }
 
  private:
+  static std::optional<std::string> OptionRefusal(const ModelShape& model,
+                                                  const Plan& plan) {
+    if (plan.two_batch_overlap) {
+      if (!IsDeepEp(plan)) {
+        return absl::StrCat("two-batch overlap needs expert tokens to travel ",
+                            "by DeepEP, not ", ToString(plan.transport));
+      }
+      if (plan.pipeline > 1) {
+        return absl::StrCat("two-batch overlap is known for PP 1, not ",
+                            plan.pipeline);
+      }
+      // batch_overlap/operations_strategy.py.
+      if (!RunsAsDeepSeek(model) && !RunsAsQwen3Moe(model)) {
+        return absl::StrCat(
+            "two-batch overlap is for layers of DeepSeek's and Qwen3's MoE "
+            "models, not ",
+            model.model_type.empty() ? "these" : model.model_type);
+      }
+    }
+    if (!plan.fp8_dispatch) return std::nullopt;
+    if (plan.transport != ExpertTransport::kAllGatherReduceScatter) {
+      return absl::StrCat("8-bit dispatch is an option where ranks gather ",
+                          "tokens, not of ", ToString(plan.transport));
+    }
+    if (plan.attention_tp > 1) {
+      return absl::StrCat(
+          "8-bit gathering needs TP 1 in a data-parallel rank, ", "not ",
+          plan.attention_tp);
+    }
+    constexpr int64_t kScaled = 128;  // values of one scale
+    return MultipleRefusal("hidden_size", model.hidden_size,
+                           "values of a scale", kScaled);
+  }
+
   static std::optional<std::string> SplitRefusal(absl::string_view what,
                                                  int64_t width, int parts,
                                                  const WeightFormat& format) {

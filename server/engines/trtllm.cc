@@ -45,6 +45,10 @@ constexpr double kFp8ScaleBytes = 4;
 // nvfp4 dispatch: half a byte a value, a byte of scale for every 16.
 constexpr double kNvfp4ValueBytes = 0.5 + 1.0 / 16;
 
+constexpr absl::string_view kBf16Dispatch =
+    "tokens go out in bf16, as the experts take them: the curve of fp8 "
+    "dispatch by the bytes of both";
+
 constexpr int kConsumerBlackwell = 120;
 
 // Its own kernels need peer access and NVLink between all ranks, and are tuned
@@ -125,6 +129,10 @@ class Trtllm final : public Engine {
   std::optional<std::string> Refusal(
       const ModelShape& model, const Plan& plan, const Fingerprint& node,
       absl::Span<const int> gpus) const override {
+    if (plan.two_batch_overlap) return "there is no two-batch overlap";
+    if (plan.fp8_dispatch) {
+      return "8-bit dispatch is no option: it goes by the experts' format";
+    }
     if (auto common = CommonRefusal(model, plan)) return common;
     if (!model.is_moe()) {
       if (plan.attention_dp > 1) {
@@ -189,6 +197,13 @@ class Trtllm final : public Engine {
     // The norm after an all-reduce of its own is part of it.
     if (OwnAllReduce(node, gpus, plan.attention_tp)) {
       rules.fused_norm_max_bytes = kWorkspaceBytes;
+    }
+    // deep_ep_low_latency: as gathered tokens, in the format of the products.
+    if (plan.transport == ExpertTransport::kDeepEpLowLatency &&
+        GatherBytes(model) ==
+            kHiddenValueBytes * static_cast<double>(model.hidden_size)) {
+      rules.low_latency_note = kBf16Dispatch;
+      rules.low_latency_dispatch_ratio = Bf16DispatchRatio(model.hidden_size);
     }
     if (RunsAsDeepSeek(model)) {
       rules.dense_tp = WholeBlocksTp(model.intermediate_size,

@@ -64,8 +64,12 @@ constexpr int64_t kLowLatencyTokens = 256;
 constexpr int64_t kLowLatencyWidths[] = {2048, 2560, 3072, 4096,
                                          5120, 6144, 7168, 8192};
 constexpr absl::string_view kBf16Dispatch =
-    "tokens go out in bf16, as the experts are not fp8 by blocks: a curve of "
-    "fp8 dispatch is a lower bound";
+    "tokens go out in bf16, as the experts are not fp8 by blocks: the curve of "
+    "fp8 dispatch by the bytes of both";
+
+// config/parallel.py: dbo_decode_token_threshold, dbo_prefill_token_threshold,
+// of a rank.
+constexpr TwoBatchOverlap kDualBatchOverlap = {32, 512};
 
 // Bytes of a token and layer of sparse latent attention
 // (v1/attention/backends/mla/flashmla_sparse.py, sparse_swa.py): fp8 with its
@@ -250,9 +254,16 @@ class Vllm final : public Engine {
     return kReplicated;
   }
 
+  // config/vllm.py: dual batch overlap is for DeepEP. What it dispatches in 8
+  // bits goes by the experts' format.
+  bool OffersTwoBatchOverlap(ExpertTransport transport) const override {
+    return transport == ExpertTransport::kDeepEpLowLatency;
+  }
+
   std::optional<std::string> Refusal(
       const ModelShape& model, const Plan& plan, const Fingerprint& node,
       absl::Span<const int> gpus) const override {
+    if (auto refusal = OptionRefusal(model, plan)) return refusal;
     if (auto common = CommonRefusal(model, plan)) return common;
     if (model.is_moe()) {
       if (auto refusal = ExpertsRefusal(model, plan, node, gpus)) {
@@ -313,7 +324,12 @@ class Vllm final : public Engine {
       rules.max_rank_sequences = kLowLatencyTokens;
       rules.exchange_hidden_size = LowLatencyWidth(model.hidden_size);
       rules.exchange_bytes = LowLatencyBytes(model, fp8);
-      if (!fp8) rules.exchange_note = kBf16Dispatch;
+      if (!fp8) {
+        rules.low_latency_note = kBf16Dispatch;
+        rules.low_latency_dispatch_ratio =
+            Bf16DispatchRatio(rules.exchange_hidden_size);
+      }
+      if (plan.two_batch_overlap) rules.overlap = kDualBatchOverlap;
     }
     if (plan.transport == ExpertTransport::kFlashinferNvlink) {
       rules.exchange_bytes = FlashinferBytes(model, plan, rules.chunk_tokens);
@@ -339,6 +355,27 @@ class Vllm final : public Engine {
   }
 
  private:
+  static std::optional<std::string> OptionRefusal(const ModelShape& model,
+                                                  const Plan& plan) {
+    if (plan.two_batch_overlap &&
+        plan.transport != ExpertTransport::kDeepEpLowLatency) {
+      return absl::StrCat(
+          "dual batch overlap needs expert tokens to travel by ",
+          "DeepEP, not ", ToString(plan.transport));
+    }
+    if (plan.two_batch_overlap && plan.pipeline > 1) {
+      return absl::StrCat("dual batch overlap is known for PP 1, not ",
+                          plan.pipeline);
+    }
+    if (plan.fp8_dispatch) {
+      return absl::StrCat(
+          "8-bit dispatch is no option: DeepEP sends tokens so for experts in "
+          "fp8_block, and only for them; these are ",
+          ToString(model.expert_weights.number));
+    }
+    return std::nullopt;
+  }
+
   // quantization/fp8.py and utils/fp8_utils.py: what every rank computes of
   // queries, keys and values, and what it brings to the output projection, is
   // whole blocks; of int4 the latter, which is divided along the groups.
@@ -512,6 +549,7 @@ class Vllm final : public Engine {
       if (plan.attention_dp > 1) {
         add("--all2all-backend ", Backend(plan.transport));
       }
+      if (plan.two_batch_overlap) add("--enable-dbo");
     }
     if (model.kv_cache_format == NumberFormat::kFp8) {
       add("--kv-cache-dtype fp8");

@@ -563,16 +563,18 @@ bool ExchangeOperation::Is(const ExchangeUse& use) const {
          use_.group_size == use.group_size &&
          use_.hidden_size == use.hidden_size &&
          use_.num_experts == use.num_experts &&
-         use_.experts_per_token == use.experts_per_token;
+         use_.experts_per_token == use.experts_per_token &&
+         use_.dispatch_ratio == use.dispatch_ratio;
 }
 
 Price ExchangeOperation::Evaluate(const Argument& argument) const {
-  Price price{.known = true};
+  Price price{.known = true, .upper_bound = use_.dispatch_ratio > 1};
   for (const Curve* curve : {dispatch_, combine_}) {
     if (curve == nullptr) return {};
     const std::optional<Estimate> at = curve->At(argument.size);
     if (!at.has_value()) return {};
-    price.seconds += at->seconds;
+    price.seconds +=
+        at->seconds * (curve == dispatch_ ? use_.dispatch_ratio : 1);
     price.relative_sigma = std::max(price.relative_sigma, at->relative_sigma);
     price.standing = Worse(price.standing, at->standing);
   }

@@ -7,7 +7,9 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "server/model/operation.h"
+#include "server/model/overlap.h"
 
 namespace fabricwise {
 namespace {
@@ -16,6 +18,9 @@ constexpr absl::string_view kLinkedOtherwise =
     "measured on GPUs that are linked otherwise";
 constexpr absl::string_view kMeasuredAlone =
     "measured with no other group busy at once";
+constexpr absl::string_view kHidden =
+    "but for one turn hidden behind the other half batch; what the two take "
+    "from each other is not measured, and not counted";
 
 double Tokens(const StepLoad& load, TokenBasis basis) {
   switch (basis) {
@@ -120,6 +125,7 @@ struct Item {
   double count = 0;
   Section section = Section::kLayers;
   bool communication = false;
+  bool exchange = false;          // of expert tokens, by a library
   int groups = 1;                 // of a replica that do it at once
   bool linked_otherwise = false;  // than where curves of any group come from
   absl::string_view note;
@@ -267,6 +273,16 @@ class Pricer::Bound {
   int pipeline = 1;
   int64_t num_layers = 1;
   double host_seconds = 0;
+  std::optional<TwoBatchOverlap> overlap;
+  int attention_tp = 1;
+
+  // Whether a step of `load` runs in two halves.
+  bool Divides(const StepLoad& load) const {
+    if (!overlap.has_value()) return false;
+    const int64_t least = load.prompt_tokens > 0 ? overlap->least_prompt_tokens
+                                                 : overlap->least_decode_tokens;
+    return load.rank_tokens >= static_cast<double>(least);
+  }
 };
 
 struct Pricer::State {
@@ -400,6 +416,7 @@ std::shared_ptr<const Pricer::Bound> Pricer::Bind(const Recipe& recipe,
                             .basis = use.tokens,
                             .count = use.count,
                             .communication = true,
+                            .exchange = true,
                             .note = use.note,
                             .only = use.only});
   }
@@ -409,6 +426,9 @@ std::shared_ptr<const Pricer::Bound> Pricer::Bind(const Recipe& recipe,
   }
 
   bound->host_seconds = recipe.host_seconds;
+  // Of collectives alone nothing is known to hide behind.
+  bound->overlap = recipe.overlap;
+  bound->attention_tp = recipe.plan.attention_tp;
   for (const GemmUse& use : recipe.gemms) {
     bound->items.push_back(
         {.operation = state.Intern(state.gemms, use.format, use.n, use.k),
@@ -450,6 +470,12 @@ std::shared_ptr<const Pricer::Bound> Pricer::Bind(const Recipe& recipe,
   bound->items.push_back({.operation = &state.node,
                           .name = "small kernels",
                           .count = recipe.small_kernels});
+  if (recipe.eager_small_kernels > 0) {
+    bound->items.push_back({.operation = &state.node,
+                            .name = "small kernels of eager steps",
+                            .count = recipe.eager_small_kernels,
+                            .only = Launch::kEager});
+  }
   if (recipe.fused.count > 0) {
     bound->items.push_back(
         {.operation = state.Intern(state.fused, recipe.fused.max_bytes),
@@ -516,6 +542,7 @@ Pipeline Time(const SectionTimes& times, int pipeline, int64_t num_layers,
 
 StepPrice Pricer::Price(const Bound& bound, const StepLoad& load,
                         Launch launch) {
+  if (bound.Divides(load)) return PriceHalves(bound, load, launch, nullptr);
   StepPrice result;
   std::array<const Subtotal*, kStepParts> subtotals;
   double seconds = 0, variance = 0;
@@ -558,8 +585,128 @@ StepPrice Pricer::Price(const Bound& bound, const StepLoad& load,
   return result;
 }
 
+namespace {
+
+// `count` occurrences of an item that cost `price` each.
+Term TermOf(const Item& item, const Argument& argument, const Price& price,
+            double count, absl::string_view note) {
+  return {.name = std::string(item.name),
+          .seconds = price.seconds * count,
+          .count = count,
+          .standing = price.standing,
+          .source = item.operation->Source(argument),
+          .size = argument.size,
+          .relative_sigma = price.relative_sigma,
+          .upper_bound = price.upper_bound || item.upper_bound,
+          .note = std::string(note),
+          .communication = item.communication};
+}
+
+// Adds what `item` lacks to `missing`, each measurement once.
+void AddMissing(const Item& item, const Argument& argument,
+                std::vector<std::string>& missing) {
+  if (item.operation->At(argument).known) return;
+  for (std::string& one : item.operation->Missing(argument)) {
+    if (std::find(missing.begin(), missing.end(), one) == missing.end()) {
+      missing.push_back(std::move(one));
+    }
+  }
+}
+
+Term HostTerm(double seconds) {
+  return {.name = "host",
+          .seconds = seconds,
+          .count = 1,
+          .stated = true,
+          .source = "stated"};
+}
+
+}  // namespace
+
+StepPrice Pricer::PriceHalves(const Bound& bound, const StepLoad& load,
+                              Launch launch, std::vector<Term>* explained) {
+  const StepLoad half = HalfOf(load, bound.attention_tp);
+  const auto argument_of = [&](const Item& item) {
+    return ArgumentOf(item.asks, item.basis, item.factor,
+                      item.section == Section::kLayers ? half : load, launch);
+  };
+  // Of one half its exchanges and its other work in layers, and what runs once.
+  Subtotal exchange, rest, whole;
+  double exchanges = 0;
+  const auto subtotal_of = [&](const Item& item) -> Subtotal& {
+    if (item.section != Section::kLayers) return whole;
+    return item.exchange ? exchange : rest;
+  };
+  StepPrice result;
+  for (const Item& item : bound.items) {
+    if (!item.Runs(launch)) continue;
+    const fabricwise::Price& price = item.operation->At(argument_of(item));
+    if (!price.known) {
+      result.answerable = false;
+      return result;
+    }
+    subtotal_of(item).Add(item, price);
+    if (item.exchange) exchanges += item.count;
+  }
+  const Overlapped layers = Overlap(exchange.seconds, rest.seconds, exchanges);
+  result.seconds = layers.seconds + whole.seconds + bound.host_seconds;
+  result.slowest_stage_seconds = result.through_seconds = result.seconds;
+  constexpr double kHalves = 2;
+  const double exchange_counts = kHalves * layers.exchange_shown;
+  const double rest_counts = kHalves * layers.rest_shown;
+  // Both halves read the same curves: their errors go together.
+  result.sigma_seconds =
+      std::sqrt(exchange.variance * exchange_counts * exchange_counts +
+                rest.variance * rest_counts * rest_counts + whole.variance);
+  for (const Subtotal* subtotal : {&exchange, &rest, &whole}) {
+    result.standing = Worse(result.standing, subtotal->standing);
+    result.upper_bound |= subtotal->upper_bound;
+  }
+  // That the two do not slow each other down is beyond what was measured.
+  result.standing = Worse(result.standing, Standing::kExtrapolated);
+  if (explained == nullptr) return result;
+
+  for (const Item& item : bound.items) {
+    if (!item.Runs(launch)) continue;
+    const Argument argument = argument_of(item);
+    const fabricwise::Price& price = item.operation->At(argument);
+    double count = item.count, shown = 1;
+    if (item.section == Section::kLayers) {
+      count *= kHalves;
+      shown = item.exchange ? layers.exchange_shown : layers.rest_shown;
+    }
+    if (price.seconds * count == 0) continue;
+    absl::string_view note = item.note.empty() ? price.note : item.note;
+    Term term = TermOf(item, argument, price, count, note);
+    if (shown < 1) {
+      term.seconds *= shown;
+      term.standing = Worse(term.standing, Standing::kExtrapolated);
+      term.note = absl::StrCat(kHidden, note.empty() ? "" : "; ", note);
+    }
+    explained->push_back(std::move(term));
+  }
+  if (bound.host_seconds > 0) {
+    explained->push_back(HostTerm(bound.host_seconds));
+  }
+  return result;
+}
+
 ExplainedPrice Pricer::Explain(const Bound& bound, const StepLoad& load,
                                Launch launch, int replicas) {
+  if (bound.Divides(load)) {
+    ExplainedPrice halves;
+    halves.price = PriceHalves(bound, load, launch, &halves.terms);
+    if (halves.price.answerable) return halves;
+    const StepLoad half = HalfOf(load, bound.attention_tp);
+    for (const Item& item : bound.items) {
+      if (!item.Runs(launch)) continue;
+      const Argument argument =
+          ArgumentOf(item.asks, item.basis, item.factor,
+                     item.section == Section::kLayers ? half : load, launch);
+      AddMissing(item, argument, halves.missing);
+    }
+    return halves;
+  }
   ExplainedPrice result{.price = Price(bound, load, launch)};
   SectionTimes times;
   for (const Item& item : bound.items) {
@@ -568,12 +715,7 @@ ExplainedPrice Pricer::Explain(const Bound& bound, const StepLoad& load,
         ArgumentOf(item.asks, item.basis, item.factor, load, launch);
     const fabricwise::Price& price = item.operation->At(argument);
     if (!price.known) {
-      for (std::string& missing : item.operation->Missing(argument)) {
-        if (std::find(result.missing.begin(), result.missing.end(), missing) ==
-            result.missing.end()) {
-          result.missing.push_back(std::move(missing));
-        }
-      }
+      AddMissing(item, argument, result.missing);
       continue;
     }
     times.Of(item.section) += price.seconds * item.count;
@@ -598,24 +740,10 @@ ExplainedPrice Pricer::Explain(const Bound& bound, const StepLoad& load,
         note = kMeasuredAlone;
       }
     }
-    result.terms.push_back(
-        {.name = std::string(item.name),
-         .seconds = price.seconds * count,
-         .count = count,
-         .standing = price.standing,
-         .source = item.operation->Source(argument),
-         .size = argument.size,
-         .relative_sigma = price.relative_sigma,
-         .upper_bound = price.upper_bound || item.upper_bound,
-         .note = std::string(note),
-         .communication = item.communication});
+    result.terms.push_back(TermOf(item, argument, price, count, note));
   }
   if (bound.host_seconds > 0) {
-    result.terms.push_back({.name = "host",
-                            .seconds = bound.host_seconds,
-                            .count = 1,
-                            .stated = true,
-                            .source = "stated"});
+    result.terms.push_back(HostTerm(bound.host_seconds));
   }
   return result;
 }

@@ -36,7 +36,8 @@ struct StepPrice {
   // the host's time; both are `seconds` without a pipeline.
   double slowest_stage_seconds = 0;
   double through_seconds = 0;
-  // Without a pipeline the parts and the host's time add up to `seconds`.
+  // Without a pipeline and without overlap the parts and the host's time add up
+  // to `seconds`.
   std::array<double, kStepParts> part_seconds = {};
 };
 
@@ -89,6 +90,11 @@ class Pricer {
                          Launch launch, int replicas = 1);
 
  private:
+  // Of a step that is divided (Recipe::overlap). `explained`: null, or where
+  // terms go.
+  static StepPrice PriceHalves(const Bound& bound, const StepLoad& load,
+                               Launch launch, std::vector<Term>* explained);
+
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -282,7 +282,8 @@ class Advisor {
 
  private:
   void AddPlans(const Engine& engine, int count) {
-    for (const Plan& plan : EnumeratePlans(model_, engine, count)) {
+    for (const Plan& plan :
+         EnumeratePlans(model_, engine, count, question_.options)) {
       const Placement& placement = placer_.At(plan);
       const std::vector<int>& gpus = placement.replicas.front();
       if (auto refusal =
@@ -341,11 +342,13 @@ class Advisor {
   }
 
   // Numbers of a plan's parts, as Contestant has them. A pipeline's do not add
-  // up to its time; nor do those of prompts in several steps.
+  // up to its time; nor do those of half batches that overlap, nor those of
+  // prompts in several steps.
   std::array<int, kScoreParts> PartsOf(const Replica& replica,
                                        const Plan& plan) {
     std::array<int, kScoreParts> numbers = {};
-    if (plan.pipeline > 1 || question_.workload.phase == Phase::kPrefill) {
+    if (plan.pipeline > 1 || plan.two_batch_overlap ||
+        question_.workload.phase == Phase::kPrefill) {
       return numbers;
     }
     const Pricer::PartIds ids = Pricer::Parts(*replica.bound);

@@ -29,10 +29,33 @@ void AddExpertSplits(const Engine& engine, Plan plan,
   }
 }
 
+// Adds to `plans` what of `options` the engine offers for them.
+void AddOptions(const Engine& engine, const PlanOptions& options,
+                std::vector<Plan>& plans) {
+  const size_t plain = plans.size();
+  for (size_t i = 0; i < plain; ++i) {
+    Plan plan = plans[i];
+    if (plan.pipeline > 1) continue;
+    const bool overlap = options.two_batch_overlap &&
+                         engine.OffersTwoBatchOverlap(plan.transport);
+    const bool fp8 =
+        options.fp8_dispatch && engine.OffersFp8Dispatch(plan.transport);
+    for (const bool with_overlap : {false, true}) {
+      for (const bool with_fp8 : {false, true}) {
+        if (!with_overlap && !with_fp8) continue;
+        if ((with_overlap && !overlap) || (with_fp8 && !fp8)) continue;
+        plan.two_batch_overlap = with_overlap;
+        plan.fp8_dispatch = with_fp8;
+        plans.push_back(plan);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<Plan> EnumeratePlans(const ModelShape& model, const Engine& engine,
-                                 int gpu_count) {
+                                 int gpu_count, const PlanOptions& options) {
   std::vector<Plan> plans;
   for (int r = 1; r <= gpu_count; ++r) {
     if (gpu_count % r != 0) continue;
@@ -53,6 +76,9 @@ std::vector<Plan> EnumeratePlans(const ModelShape& model, const Engine& engine,
         }
       }
     }
+  }
+  if (options.two_batch_overlap || options.fp8_dispatch) {
+    AddOptions(engine, options, plans);
   }
   // Complexity is small: plans are dealt out by it rather than compared.
   std::vector<Plan> sorted;
@@ -79,6 +105,8 @@ int Complexity(const Plan& plan) {
     complexity += size > 1 ? 1 : 0;
   }
   if (plan.expert_parallel > 1 && plan.moe_tp > 1) ++complexity;
+  if (plan.two_batch_overlap) ++complexity;
+  if (plan.fp8_dispatch) ++complexity;
   switch (plan.transport) {
     case ExpertTransport::kNone:
     case ExpertTransport::kAllGatherReduceScatter:

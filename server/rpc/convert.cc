@@ -135,6 +135,15 @@ constexpr std::array kObjectives = {Objective::kThroughput, Objective::kLatency,
                                     Objective::kThroughputInLimits};
 constexpr std::array kCostScopes = {CostScope::kStep,
                                     CostScope::kCommunication};
+// A flag of ours for each value.
+struct NamedOption {
+  v1::PlanOption value;
+  bool PlanOptions::*flag;
+};
+constexpr NamedOption kPlanOptions[] = {
+    {v1::PLAN_OPTION_TWO_BATCH_OVERLAP, &PlanOptions::two_batch_overlap},
+    {v1::PLAN_OPTION_FP8_DISPATCH, &PlanOptions::fp8_dispatch}};
+
 constexpr std::array kEngines = {EngineId::kReference, EngineId::kVllm,
                                  EngineId::kSglang, EngineId::kTrtllm};
 
@@ -161,6 +170,26 @@ absl::Status EnumFromProto(Message message, const std::array<Value, n>& known,
       absl::StrJoin(known, ", ", [](std::string* out, Value candidate) {
         out->append(EnumText(ToProto(candidate)));
       }));
+}
+
+absl::Status OptionFromProto(int value, PlanOptions* options) {
+  constexpr absl::string_view kField = "plan_options";
+  for (const NamedOption& option : kPlanOptions) {
+    if (value != option.value) continue;
+    if (options->*option.flag) {
+      return NotAllowed(kField,
+                        absl::StrCat(EnumText(option.value), " given twice"),
+                        "each option once");
+    }
+    options->*option.flag = true;
+    return absl::OkStatus();
+  }
+  return NotAllowed(
+      kField, EnumText(static_cast<v1::PlanOption>(value)),
+      absl::StrJoin(kPlanOptions, ", ",
+                    [](std::string* out, const NamedOption& option) {
+                      out->append(EnumText(option.value));
+                    }));
 }
 
 absl::Status FromProto(const v1::WeightFormat& message, absl::string_view field,
@@ -414,6 +443,9 @@ absl::StatusOr<Question> QuestionFromProto(
                                message.host_seconds_per_step(), 0.0,
                                kMaxHostSecondsPerStep));
     question.host_seconds_per_step = message.host_seconds_per_step();
+  }
+  for (const int option : message.plan_options()) {
+    RETURN_IF_ERROR(OptionFromProto(option, &question.options));
   }
   if (message.has_max_plans()) question.max_plans = message.max_plans();
   return question;

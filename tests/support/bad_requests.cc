@@ -251,6 +251,11 @@ std::vector<BadRequest> BadRequests() {
       [](Request& r) { r.set_view(static_cast<v1::AdviceView>(99)); },
       "view is 99; allowed: ADVICE_VIEW_BASIC, ADVICE_VIEW_FULL");
   bad.Add(
+      "plan option of a newer client",
+      [](Request& r) { r.add_plan_options(static_cast<v1::PlanOption>(99)); },
+      "plan_options is 99; allowed: PLAN_OPTION_TWO_BATCH_OVERLAP, "
+      "PLAN_OPTION_FP8_DISPATCH");
+  bad.Add(
       "no plans", [](Request& r) { r.set_max_plans(0); },
       "max_plans is 0; allowed: 1 to 1000");
   bad.Add(

@@ -184,6 +184,8 @@ TEST_F(CommandTest, RecommendAsksWhatTheFlagsSay) {
                        "6",
                        "--gpu-indices",
                        "2,3",
+                       "--plan-options",
+                       "fp8d,tbo",
                        "--routing-skew",
                        "0.8",
                        "--host-us",
@@ -204,6 +206,8 @@ TEST_F(CommandTest, RecommendAsksWhatTheFlagsSay) {
                         "max_ttft_seconds": 0.25, "ignore_memory": true},
                       "engine": "ENGINE_REFERENCE",
                       "gpus": {"count": 2, "indices": [2, 3]},
+                      "plan_options": ["PLAN_OPTION_FP8_DISPATCH",
+                        "PLAN_OPTION_TWO_BATCH_OVERLAP"],
                       "objective": "OBJECTIVE_THROUGHPUT_IN_LIMITS",
                       "current_plan": "TP8",
                       "cost_scope": "COST_SCOPE_COMMUNICATION"})",
@@ -331,6 +335,8 @@ TEST_F(CommandTest, BadFlagsAreRefusedByNameValueAndWhatIsAllowed) {
                 "of GPUs as nvidia-smi shows them, with commas between them");
   ExpectRefused(with({"--concurrency", "1", "--gpu-indices", "0,-1"}),
                 "--gpu-indices has -1; allowed: 0 to");
+  ExpectRefused(with({"--concurrency", "1", "--plan-options", "tbo,sbo"}),
+                "--plan-options: \"sbo\"; allowed: tbo, fp8d");
   ExpectRefused(with({"--concurrency", "1", "--deadline-ms", "0"}),
                 "--deadline-ms: \"0\"; allowed: 1 to 3600000");
   ExpectRefused(

@@ -34,7 +34,8 @@ TEST(Scenario, PrintsBackWhatIsNoDefault) {
         "b.2: model=Qwen3-8B concurrency=8 engine=reference phase=prefill "
         "objective=throughput input-tokens=2048 output-tokens=128 gpus=1",
         "c_3: model=Qwen3-8B concurrency=8 phase=decode context-tokens=512",
-        "d: model=Qwen3-8B concurrency=8 gpus=2 gpu-indices=4,5,7"}) {
+        "d: model=Qwen3-8B concurrency=8 gpus=2 gpu-indices=4,5,7",
+        "e: model=Kimi-K2.5 concurrency=8 plan-options=tbo,fp8d"}) {
     const Scenario scenario = ParseScenario(text).value();
     const std::string printed = ToString(scenario);
     EXPECT_EQ(ToString(ParseScenario(printed).value()), printed);
@@ -62,6 +63,8 @@ TEST(Scenario, SaysWhatIsOff) {
                      "gpu-indices is ''; allowed: 0 to 1023"),
            std::pair("a: model=Qwen3-8B concurrency=1 gpu-indices=2,2",
                      "gpus.indices is 2 given twice"),
+           std::pair("a: model=Qwen3-8B concurrency=1 plan-options=sbo",
+                     "plan-options is 'sbo'; allowed: tbo, fp8d"),
            std::pair("a: model=Qwen3-8B concurrency=1 users=3",
                      "a scenario's part is 'users=3'; allowed: model="),
            std::pair("a: model=Qwen3-8B concurrency=1 concurrency=2",

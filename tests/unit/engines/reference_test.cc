@@ -67,5 +67,12 @@ TEST(Reference, HasNothingToLaunch) {
   EXPECT_EQ(launch.engine_version, "1");
 }
 
+TEST(Reference, HasNoOptionsOfPlans) {
+  for (const char* mode : {"DP8+EP8:a2a+tbo", "DP8+EP8+fp8d"}) {
+    EXPECT_EQ(RefusalOf(EngineId::kReference, Preset("Kimi-K2.5"), mode),
+              "bare layers run in one batch and in the model's own format");
+  }
+}
+
 }  // namespace
 }  // namespace fabricwise

@@ -565,5 +565,70 @@ TEST(Sglang, GoesByTheModelTypeWhereItIsSaid) {
   EXPECT_EQ(sums(), 3 * 94 + 1);
 }
 
+TEST(Sglang, OverlapsTwoBatchesWithDeepEpForTwoKindsOfModels) {
+  const auto refusal = [](const char* model, const char* mode) {
+    return RefusalOf(kSglang, Preset(model), mode);
+  };
+  EXPECT_EQ(refusal("Kimi-K2.5", "DP8+EP8:deepep-ll+tbo"), "");
+  EXPECT_EQ(refusal("Qwen3-235B-A22B", "TP8+EP8:deepep-ll+tbo"), "");
+  EXPECT_EQ(refusal("GLM-4.6", "DP8+EP8:deepep-ll+tbo"),
+            "two-batch overlap is for layers of DeepSeek's and Qwen3's MoE "
+            "models, not glm4_moe");
+  EXPECT_EQ(refusal("Kimi-K2.5", "DP8+EP8+tbo"),
+            "two-batch overlap needs expert tokens to travel by DeepEP, not "
+            "agrs");
+  EXPECT_EQ(refusal("Kimi-K2.5", "PP2xDP4+EP4:deepep-ll+tbo"),
+            "two-batch overlap is known for PP 1, not 2");
+  const Recipe recipe =
+      RecipeOf(kSglang, Preset("Kimi-K2.5"), "DP8+EP8:deepep-ll+tbo");
+  ASSERT_TRUE(recipe.overlap.has_value());
+  EXPECT_EQ(recipe.overlap->least_decode_tokens, 2);
+  EXPECT_THAT(
+      Launch("Kimi-K2.5", "DP8+EP8:deepep-ll+tbo", 64).commands[0],
+      HasSubstr(" --deepep-mode auto --enable-two-batch-overlap --mem"));
+}
+
+TEST(Sglang, GathersPromptsInEightBitsWhereAsked) {
+  const auto refusal = [](const char* mode) {
+    return RefusalOf(kSglang, Preset("Kimi-K2.5"), mode);
+  };
+  EXPECT_EQ(refusal("DP8+EP8+fp8d"), "");
+  EXPECT_EQ(refusal("DP8+fp8d"), "");
+  EXPECT_EQ(refusal("DP4xTP2+EP8+fp8d"),
+            "8-bit gathering needs TP 1 in a data-parallel rank, not 2");
+  EXPECT_EQ(refusal("TP8+EP8+fp8d"),
+            "8-bit dispatch is an option where ranks gather tokens, not of "
+            "none");
+  EXPECT_EQ(refusal("DP8+EP8:deepep-ll+fp8d"),
+            "8-bit dispatch is an option where ranks gather tokens, not of "
+            "deepep-ll");
+  ModelShape odd = Preset("Kimi-K2.5");
+  odd.hidden_size = 7200;
+  EXPECT_EQ(RefusalOf(kSglang, odd, "DP8+EP8+fp8d"),
+            "hidden_size 7200 is not a multiple of values of a scale 128");
+
+  const Recipe recipe = RecipeOf(kSglang, Preset("Kimi-K2.5"), "DP8+EP8+fp8d");
+  EXPECT_EQ(CountIn(recipe, kAllReduce, Launch::kEager), 0);
+  EXPECT_EQ(CountIn(recipe, kAllGather, Launch::kEager), 61 + 2);
+  EXPECT_EQ(CountIn(recipe, kReduceScatter, Launch::kEager), 61);
+  EXPECT_EQ(recipe.eager_small_kernels, 2 * 61);
+  EXPECT_THAT(
+      Launch("Kimi-K2.5", "DP8+EP8+fp8d", 64).environment,
+      ElementsAre("SGLANG_DP_USE_GATHERV=1", "SGLANG_ENABLE_DP_GATHER_FP8=1"));
+}
+
+TEST(Sglang, DispatchesByDeepEpInTheFormatOfTheExperts) {
+  const auto low_latency = [](const char* model) {
+    return RecipeOf(kSglang, Preset(model), "DP8+EP8:deepep-ll").exchanges;
+  };
+  EXPECT_EQ(low_latency("DeepSeek-V3")[0].dispatch_ratio, 1);
+  EXPECT_EQ(low_latency("DeepSeek-V3")[0].note, "");
+  const auto int4 = low_latency("Kimi-K2.5");
+  EXPECT_NEAR(int4[0].dispatch_ratio, 14352. / 7408, 1e-12);
+  EXPECT_THAT(std::string(int4[0].note), HasSubstr("bf16"));
+  EXPECT_EQ(int4[1].dispatch_ratio, 1);  // of prompts
+  EXPECT_EQ(int4[1].note, "");
+}
+
 }  // namespace
 }  // namespace fabricwise

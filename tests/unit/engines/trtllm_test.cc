@@ -287,5 +287,22 @@ TEST(Trtllm, NeverEmitsWhatIsGoneOrNotForAServer) {
   EXPECT_GT(launched, 300);
 }
 
+TEST(Trtllm, HasNoOptionsOfPlans) {
+  EXPECT_EQ(Refusal(Preset("Kimi-K2.5"), "DP8+EP8:deepep-ll+tbo"),
+            "there is no two-batch overlap");
+  EXPECT_EQ(Refusal(Preset("Kimi-K2.5"), "DP8+EP8+fp8d"),
+            "8-bit dispatch is no option: it goes by the experts' format");
+}
+
+TEST(Trtllm, DispatchesByDeepEpInTheFormatOfTheExperts) {
+  const auto ratio = [](const char* model) {
+    return RecipeOf(kTrtllm, Preset(model), "DP8+EP8:deepep-ll")
+        .exchanges[0]
+        .dispatch_ratio;
+  };
+  EXPECT_EQ(ratio("DeepSeek-V3"), 1);
+  EXPECT_NEAR(ratio("Kimi-K2.5"), 14352. / 7408, 1e-12);
+}
+
 }  // namespace
 }  // namespace fabricwise

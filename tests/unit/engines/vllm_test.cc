@@ -923,5 +923,31 @@ TEST(Vllm, GoesByTheModelTypeWhereItIsSaid) {
   EXPECT_FALSE(slices());
 }
 
+TEST(Vllm, OverlapsTwoBatchesWithDeepEp) {
+  const ModelShape& model = Preset("DeepSeek-V3");
+  EXPECT_EQ(RefusalOf(kVllm, model, "DP8+EP8:deepep-ll+tbo"), "");
+  EXPECT_EQ(RefusalOf(kVllm, model, "DP8+EP8+tbo"),
+            "dual batch overlap needs expert tokens to travel by DeepEP, not "
+            "agrs");
+  EXPECT_EQ(RefusalOf(kVllm, model, "TP8+tbo"),
+            "dual batch overlap needs expert tokens to travel by DeepEP, not "
+            "none");
+  EXPECT_EQ(RefusalOf(kVllm, model, "PP2xDP4+EP4:deepep-ll+tbo"),
+            "dual batch overlap is known for PP 1, not 2");
+  EXPECT_EQ(RefusalOf(kVllm, model, "DP8+EP8:deepep-ll+fp8d"),
+            "8-bit dispatch is no option: DeepEP sends tokens so for experts "
+            "in fp8_block, and only for them; these are fp8_block");
+  const Recipe recipe = RecipeOf(kVllm, model, "DP8+EP8:deepep-ll+tbo");
+  ASSERT_TRUE(recipe.overlap.has_value());
+  EXPECT_EQ(recipe.overlap->least_decode_tokens, 32);
+  EXPECT_EQ(recipe.overlap->least_prompt_tokens, 512);
+  EXPECT_FALSE(RecipeOf(kVllm, model, "DP8+EP8:deepep-ll").overlap.has_value());
+  EXPECT_THAT(
+      Launch("DeepSeek-V3", "DP8+EP8:deepep-ll+tbo", 64).commands[0],
+      HasSubstr("--all2all-backend deepep_low_latency --enable-dbo --gpu"));
+  EXPECT_THAT(Launch("DeepSeek-V3", "DP8+EP8:deepep-ll", 64).commands[0],
+              Not(HasSubstr("dbo")));
+}
+
 }  // namespace
 }  // namespace fabricwise

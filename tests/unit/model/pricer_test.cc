@@ -668,22 +668,29 @@ TEST(Pricer, PricesAttentionOfPromptsAsProductsOfEqualOperations) {
   EXPECT_NEAR(seconds(4096, 8192) / seconds(8192, 8192), 0.5, 0.03);
 }
 
-TEST(Pricer, PricesALibrarysExchangeByItsTwoStages) {
+// A node on which DeepEP dispatches for as long as said, and combines for half
+// as long again, whatever the number of tokens.
+ProfileData WithDeepEp(int64_t num_experts, double dispatch_seconds) {
   ProfileData data = SyntheticProfileData({});
   for (ExchangeStage stage :
        {ExchangeStage::kDispatch, ExchangeStage::kCombine}) {
-    for (int64_t tokens : {1, 128}) {
+    for (int64_t tokens : {1, 512}) {
       Measurement& measurement = data.measurements.emplace_back();
       measurement.key = ExchangeKey{.stage = stage,
                                     .group = {.size = 8},
                                     .hidden_size = 7168,
-                                    .num_experts = 384,
+                                    .num_experts = num_experts,
                                     .experts_per_token = 8,
                                     .tokens_per_rank = tokens};
       measurement.statistics.median_seconds =
-          stage == ExchangeStage::kDispatch ? 20e-6 : 30e-6;
+          dispatch_seconds * (stage == ExchangeStage::kDispatch ? 1 : 1.5);
     }
   }
+  return data;
+}
+
+TEST(Pricer, PricesALibrarysExchangeByItsTwoStages) {
+  ProfileData data = WithDeepEp(384, 20e-6);
   const Asked asked{.workload = {.concurrency = 64, .phase = Phase::kDecode},
                     .engine = EngineId::kVllm};
   const std::string mode = "DP8+EP8:deepep-ll";
@@ -692,7 +699,11 @@ TEST(Pricer, PricesALibrarysExchangeByItsTwoStages) {
   const Term* term = nullptr;
   const ExplainedPrice price = Explain(*profile, kimi, mode, asked);
   ASSERT_NE(term = FindTerm(price, "expert dispatch and combine"), nullptr);
-  EXPECT_NEAR(term->seconds, 60 * 50e-6, 1e-9);
+  // Tokens for int4 experts go out in bf16, the curve is of fp8.
+  const double ratio = (16. + 2 * 7168) / (16 + 7168 + 4 * 56);
+  EXPECT_NEAR(term->seconds, 60 * (20e-6 * ratio + 30e-6), 1e-9);
+  EXPECT_TRUE(term->upper_bound);
+  EXPECT_THAT(term->note, HasSubstr("bf16"));
   EXPECT_EQ(term->size, 8);
   EXPECT_EQ(term->source,
             "exchange/deepep_low_latency/dispatch/n8/h7168e384k8");
@@ -707,6 +718,114 @@ TEST(Pricer, PricesALibrarysExchangeByItsTwoStages) {
                           "h7168e384k8/t8",
                           "exchange/deepep_low_latency/combine/n8/"
                           "h7168e384k8/t8"));
+}
+
+TEST(Pricer, TakesTheCurveOfDeepEpAsItIsForExpertsInFp8Blocks) {
+  const ExplainedPrice price =
+      Explain(*BuildOrDie(WithDeepEp(256, 20e-6)), Preset("DeepSeek-V3"),
+              "DP8+EP8:deepep-ll",
+              {.workload = {.concurrency = 64, .phase = Phase::kDecode},
+               .engine = EngineId::kVllm});
+  const Term* term = FindTerm(price, "expert dispatch and combine");
+  ASSERT_NE(term, nullptr);
+  EXPECT_NEAR(term->seconds, 58 * 50e-6, 1e-9);
+  EXPECT_FALSE(term->upper_bound);
+}
+
+// ---- Two-batch overlap
+
+ExplainedPrice InTwoBatches(double dispatch_seconds, const std::string& mode,
+                            int64_t concurrency,
+                            CostScope scope = CostScope::kStep) {
+  return Explain(*BuildOrDie(WithDeepEp(256, dispatch_seconds)),
+                 Preset("DeepSeek-V3"), mode,
+                 {.workload = {.concurrency = concurrency,
+                               .phase = Phase::kDecode,
+                               .context_tokens = 2048},
+                  .scope = scope,
+                  .engine = EngineId::kVllm,
+                  .host_seconds = 1e-3});
+}
+
+TEST(TwoBatchOverlap, HidesTheShorterBehindTheLonger) {
+  const std::string plain = "DP8+EP8:deepep-ll", overlap = plain + "+tbo";
+  for (const double dispatch : {20e-6, 2e-3}) {
+    const ExplainedPrice halves = InTwoBatches(dispatch, overlap, 1024);
+    ASSERT_TRUE(halves.price.answerable);
+    EXPECT_NEAR(Sum(halves.terms), halves.price.seconds, 1e-12);
+    EXPECT_EQ(halves.price.standing, Standing::kExtrapolated);
+    // The layers of half the sequences without overlap, and what runs once.
+    const ExplainedPrice half = InTwoBatches(dispatch, plain, 512);
+    const ExplainedPrice whole = InTwoBatches(dispatch, plain, 1024);
+    const double exchange =
+        FindTerm(half, "expert dispatch and combine")->seconds;
+    const double rest = half.price.seconds - exchange -
+                        FindTerm(half, "output head")->seconds - 1e-3;
+    const double once = FindTerm(whole, "output head")->seconds + 1e-3;
+    EXPECT_NEAR(
+        halves.price.seconds,
+        once + 2 * std::max(exchange, rest) + std::min(exchange, rest) / 58,
+        1e-9);
+    const Term* term = FindTerm(halves, "expert dispatch and combine");
+    ASSERT_NE(term, nullptr);
+    EXPECT_EQ(term->count, 2 * 58);
+    const Term* other = FindTerm(halves, "experts");
+    ASSERT_NE(other, nullptr);
+    const bool exchange_is_hidden = exchange < rest;
+    EXPECT_EQ(exchange_is_hidden, dispatch < 1e-3);
+    EXPECT_THAT((exchange_is_hidden ? term : other)->note,
+                HasSubstr("is not measured, and not counted"));
+    EXPECT_THAT((exchange_is_hidden ? other : term)->note,
+                Not(HasSubstr("not counted")));
+  }
+}
+
+TEST(TwoBatchOverlap, IsForStepsOfEnoughTokensOfARank) {
+  const std::string plain = "DP8+EP8:deepep-ll", overlap = plain + "+tbo";
+  EXPECT_EQ(InTwoBatches(20e-6, overlap, 8 * 31).price.seconds,
+            InTwoBatches(20e-6, plain, 8 * 31).price.seconds);
+  EXPECT_NE(InTwoBatches(20e-6, overlap, 8 * 32).price.seconds,
+            InTwoBatches(20e-6, plain, 8 * 32).price.seconds);
+}
+
+TEST(TwoBatchOverlap, HidesNoCommunicationWhereNothingElseCounts) {
+  const std::string plain = "DP8+EP8:deepep-ll";
+  EXPECT_EQ(InTwoBatches(20e-6, plain + "+tbo", 1024, CostScope::kCommunication)
+                .price.seconds,
+            InTwoBatches(20e-6, plain, 1024, CostScope::kCommunication)
+                .price.seconds);
+}
+
+TEST(TwoBatchOverlap, NamesWhatIsMissing) {
+  EXPECT_THAT(
+      Explain(*SyntheticProfile(), Preset("DeepSeek-V3"),
+              "DP8+EP8:deepep-ll+tbo",
+              {.workload = {.concurrency = 1024, .phase = Phase::kDecode},
+               .engine = EngineId::kVllm})
+          .missing,
+      ElementsAre("exchange/deepep_low_latency/dispatch/n8/h7168e256k8/t64",
+                  "exchange/deepep_low_latency/combine/n8/h7168e256k8/t64"));
+}
+
+TEST(Fp8Dispatch, GathersPromptsInFewerBytesWithTwoKernelsMore) {
+  const auto explain = [](const std::string& mode, Launch launch) {
+    return Explain(*SyntheticProfile(), Preset("Kimi-K2.5"), mode,
+                   {.workload = {.concurrency = 64, .phase = Phase::kDecode},
+                    .engine = EngineId::kSglang,
+                    .launch = launch});
+  };
+  const ExplainedPrice eager = explain("DP8+EP8+fp8d", Launch::kEager);
+  const Term* gather = FindTerm(eager, "all_gather feed-forward tokens");
+  ASSERT_NE(gather, nullptr);
+  EXPECT_EQ(gather->size, 64 * (7168 + 4 * 56));
+  EXPECT_THAT(gather->note, HasSubstr("rounded"));
+  EXPECT_EQ(FindTerm(eager, "all_reduce feed-forward tokens"), nullptr);
+  const Term* kernels = FindTerm(eager, "small kernels of eager steps");
+  ASSERT_NE(kernels, nullptr);
+  EXPECT_EQ(kernels->count, 2 * 61);
+  // Steps that decode alone gather as ever.
+  EXPECT_EQ(explain("DP8+EP8+fp8d", Launch::kGraph).price.seconds,
+            explain("DP8+EP8", Launch::kGraph).price.seconds);
 }
 
 // ---- What is missing

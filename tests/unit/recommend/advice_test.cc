@@ -785,5 +785,34 @@ TEST(Recommend, TellsTheEnginesOfAFlip) {
   EXPECT_GT(flips, 1);
 }
 
+TEST(Recommend, LooksAtOptionsOnlyWhereTheyAreAskedFor) {
+  const auto profile = SyntheticProfile();
+  const auto options_of = [&](const PlanOptions& options) {
+    Question question = Asked(64);
+    question.engines = {EngineId::kSglang};
+    question.workload.phase = Phase::kSteadyState;
+    question.workload.context_tokens = 0;
+    question.options = options;
+    std::set<std::string> seen;
+    const Advice advice = Ask("Kimi-K2.5", question, *profile);
+    for (const PlanAdvice& plan : advice.plans) {
+      const size_t plus = plan.mode.rfind('+');
+      if (plan.plan.two_batch_overlap || plan.plan.fp8_dispatch) {
+        seen.insert(plan.mode.substr(plus));
+      }
+    }
+    for (const NotAnswerable& plan : advice.not_answerable) {
+      if (plan.mode.find("+tbo") == std::string::npos) continue;
+      seen.insert("+tbo");
+      EXPECT_THAT(plan.missing_measurements, Each(HasSubstr("exchange/deepep")))
+          << plan.mode;
+    }
+    return seen;
+  };
+  EXPECT_THAT(options_of({}), IsEmpty());
+  EXPECT_THAT(options_of({.fp8_dispatch = true}), ElementsAre("+fp8d"));
+  EXPECT_THAT(options_of({.two_batch_overlap = true}), ElementsAre("+tbo"));
+}
+
 }  // namespace
 }  // namespace fabricwise

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/recommend/enumerate.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@ namespace fabricwise {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 using ::testing::IsSupersetOf;
 using ::testing::UnorderedElementsAre;
 
@@ -98,6 +100,36 @@ TEST(Complexity, CountsWhatIsOutOfTheOrdinary) {
   EXPECT_EQ(of("TP8+EP4xMTP2"), 3);
   EXPECT_EQ(of("2xPP2xDP2xTP2+EP4:deepep-ll"), 6);
   EXPECT_EQ(of("DP8+EP8"), 2);
+}
+
+TEST(EnumeratePlans, AddWhatAnEngineOffersOfTheOptionsThatAreAskedFor) {
+  const ModelShape& model = **FindPreset("Kimi-K2.5");
+  const auto added = [&](EngineId id, const PlanOptions& options) {
+    const Engine& engine = GetEngine(id);
+    const std::vector<Plan> plain = EnumeratePlans(model, engine, 4);
+    std::vector<std::string> modes;
+    int complexity = 0;
+    for (const Plan& plan : EnumeratePlans(model, engine, 4, options)) {
+      EXPECT_GE(Complexity(plan), complexity);
+      complexity = Complexity(plan);
+      if (std::find(plain.begin(), plain.end(), plan) == plain.end()) {
+        modes.push_back(ModeName(plan));
+      }
+    }
+    return modes;
+  };
+  const PlanOptions overlap{.two_batch_overlap = true},
+      fp8{.fp8_dispatch = true}, both{true, true};
+  EXPECT_THAT(
+      added(EngineId::kVllm, overlap),
+      UnorderedElementsAre("DP4+EP4:deepep-ll+tbo", "DP2xTP2+EP4:deepep-ll+tbo",
+                           "2xDP2+EP2:deepep-ll+tbo"));
+  EXPECT_THAT(added(EngineId::kVllm, fp8), IsEmpty());
+  EXPECT_THAT(added(EngineId::kSglang, both),
+              IsSupersetOf({"TP4+EP4:deepep-ll+tbo", "DP4+EP4:deepep-ll+tbo",
+                            "DP4+EP4+fp8d", "DP4+fp8d"}));
+  EXPECT_THAT(added(EngineId::kTrtllm, both), IsEmpty());
+  EXPECT_THAT(added(EngineId::kReference, both), IsEmpty());
 }
 
 }  // namespace

@@ -182,6 +182,7 @@ TEST(ConvertTest, EveryPartOfAQuestionArrives) {
         cost_scope: COST_SCOPE_COMMUNICATION
         host_seconds_per_step: 0
         max_plans: 3
+        plan_options: [ PLAN_OPTION_FP8_DISPATCH ]
       )pb"));
   ASSERT_TRUE(question.ok()) << question.status();
   EXPECT_EQ(question->workload.concurrency, 64);
@@ -202,6 +203,20 @@ TEST(ConvertTest, EveryPartOfAQuestionArrives) {
   EXPECT_EQ(question->scope, CostScope::kCommunication);
   EXPECT_EQ(question->host_seconds_per_step, 0);
   EXPECT_EQ(question->max_plans, 3);
+  EXPECT_TRUE(question->options.fp8_dispatch);
+  EXPECT_FALSE(question->options.two_batch_overlap);
+}
+
+TEST(ConvertTest, EveryPlanOptionIsUnderstood) {
+  for (int i = 1; i < v1::PlanOption_ARRAYSIZE; ++i) {
+    v1::RecommendParallelismRequest request;
+    request.mutable_workload();
+    request.add_plan_options(static_cast<v1::PlanOption>(i));
+    const auto question = QuestionFromProto(request);
+    ASSERT_TRUE(question.ok()) << question.status();
+    EXPECT_NE(question->options.two_batch_overlap,
+              question->options.fp8_dispatch);
+  }
 }
 
 TEST(ConvertTest, EveryEnumValueOfAQuestionIsUnderstoodButEnginesNotBuilt) {
@@ -250,6 +265,12 @@ TEST(ConvertTest, WhatStandsForNotSetAmongOurValuesIsRefusedInAMessage) {
                 "host_seconds_per_step is -1; allowed: 0 to 1"},
            Case{"workload {} host_seconds_per_step: nan",
                 "host_seconds_per_step is nan; allowed: 0 to 1"},
+           Case{"workload {} plan_options: 0",
+                "plan_options is PLAN_OPTION_UNSPECIFIED; allowed: "
+                "PLAN_OPTION_TWO_BATCH_OVERLAP, PLAN_OPTION_FP8_DISPATCH"},
+           Case{"workload {} plan_options: [ 2, 1, 2 ]",
+                "plan_options is PLAN_OPTION_FP8_DISPATCH given twice; "
+                "allowed: each option once"},
            Case{"workload { phase: 9 }",
                 "workload.phase is 9; allowed: PHASE_STEADY_STATE, "
                 "PHASE_DECODE, PHASE_PREFILL"},
