@@ -104,6 +104,13 @@ struct CollectivePath {
 // In order of preference, by ascending max_bytes; the last one has no limit.
 using CollectivePaths = absl::InlinedVector<CollectivePath, 5>;
 
+// One operation that moves the same bytes at least.
+struct CollectiveStandIn {
+  CollectiveStep step;
+  absl::string_view note;
+  bool upper_bound = false;
+};
+
 struct CollectiveUse {
   absl::string_view name;
   int group_size = 1;
@@ -116,8 +123,8 @@ struct CollectiveUse {
   // takes is faster, by how much is not known.
   absl::string_view note;
   bool upper_bound = false;
-  // Where a step has no curve at all: one operation that moves the same bytes.
-  std::optional<CollectiveStep> stand_in;
+  // Where a step has no curve at all.
+  std::optional<CollectiveStandIn> stand_in;
   double count = 0;  // of each step
   Section section = Section::kLayers;
   // Only in steps that are launched so (decoding in graphs, prompts eagerly);

@@ -35,6 +35,12 @@ constexpr double kLiveHiddenTensors = 6;
 constexpr absl::string_view kRounded =
     "tokens are rounded to 8 bits on the way, for the router as well";
 
+constexpr absl::string_view kAsAllReduce =
+    "not measured: one all-reduce moves the same bytes and stands in";
+constexpr absl::string_view kAsAllToAll =
+    "not measured: an all-to-all of two is the same send and receive, both "
+    "ways at once and with a copy: an upper bound";
+
 constexpr absl::string_view kAsGather =
     "FlashInfer's exchange is not measured: gathering every token to every "
     "rank "
@@ -432,8 +438,9 @@ class Builder {
                    {CollectiveOp::kAllGather, HiddenBytes(),
                     TokenBasis::kRank}},
          .paths = {{CollectiveImpl::kNccl}},
-         .stand_in = CollectiveStep{CollectiveOp::kAllReduce, HiddenBytes(),
-                                    TokenBasis::kRank},
+         .stand_in = CollectiveStandIn{{CollectiveOp::kAllReduce, HiddenBytes(),
+                                        TokenBasis::kRank},
+                                       kAsAllReduce},
          .count = layers,
          .only = only});
   }
@@ -470,11 +477,15 @@ class Builder {
 
   void Boundary() {
     // Every tensor-parallel rank sends its part; the receivers gather.
-    Collective(
-        "send_recv stage boundary", 2,
-        {CollectiveOp::kSendRecv, HiddenBytes() * rules_.boundary_tensors / t_,
-         TokenBasis::kRank},
-        1, Section::kBoundary);
+    const double bytes = HiddenBytes() * rules_.boundary_tensors / t_;
+    Collective("send_recv stage boundary", 2,
+               {CollectiveOp::kSendRecv, bytes, TokenBasis::kRank}, 1,
+               Section::kBoundary);
+    // Half of a rank's buffer goes to the other of two.
+    recipe_.collectives.back().stand_in = CollectiveStandIn{
+        {CollectiveOp::kAllToAll, 2 * bytes, TokenBasis::kRank},
+        kAsAllToAll,
+        /*upper_bound=*/true};
     if (t_ > 1) {
       Collective("all_gather stage boundary", t_,
                  {CollectiveOp::kAllGather,

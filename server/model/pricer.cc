@@ -363,7 +363,8 @@ struct Pricer::State {
     const auto operation = [&](CollectiveOp op) {
       return Intern(collectives, op, group, at_once, use.paths);
     };
-    const auto add = [&](const CollectiveStep& step, absl::string_view note) {
+    const auto add = [&](const CollectiveStep& step, absl::string_view note,
+                         bool upper_bound) {
       bound.items.push_back(
           {.operation = operation(step.op),
            .name = use.name,
@@ -376,7 +377,7 @@ struct Pricer::State {
            .groups = groups,
            .linked_otherwise = at != nullptr && at->linked_otherwise,
            .note = note,
-           .upper_bound = use.upper_bound,
+           .upper_bound = upper_bound,
            .only = use.only});
     };
     const bool measured = std::all_of(use.steps.begin(), use.steps.end(),
@@ -384,12 +385,14 @@ struct Pricer::State {
                                         return operation(step.op)->Measured();
                                       });
     if (!measured && use.stand_in.has_value() &&
-        operation(use.stand_in->op)->Measured()) {
-      add(*use.stand_in,
-          "not measured: one all-reduce moves the same bytes and stands in");
+        operation(use.stand_in->step.op)->Measured()) {
+      add(use.stand_in->step, use.stand_in->note,
+          use.upper_bound || use.stand_in->upper_bound);
       return;
     }
-    for (const CollectiveStep& step : use.steps) add(step, use.note);
+    for (const CollectiveStep& step : use.steps) {
+      add(step, use.note, use.upper_bound);
+    }
   }
 };
 

@@ -84,7 +84,7 @@ TEST(KimiInVllm, WithBothKindsOfAttentionParallelismScattersItsSums) {
   EXPECT_EQ(attention.steps[0].op, kReduceScatter);
   EXPECT_EQ(attention.steps[1].op, kAllGather);
   ASSERT_TRUE(attention.stand_in.has_value());
-  EXPECT_EQ(attention.stand_in->op, kAllReduce);
+  EXPECT_EQ(attention.stand_in->step.op, kAllReduce);
   EXPECT_EQ(CollectiveOf(recipe, "all_gather expert tokens").group_size, 8);
   // Each tensor-parallel rank routes its slice of the rank's tokens, and runs
   // the shared expert whole on it.
@@ -247,6 +247,12 @@ TEST(Pipeline, CrossesBoundariesInPartsAndGathersThem) {
   EXPECT_EQ(send.group_size, 2);
   // Hidden states and residual, a quarter from each rank.
   EXPECT_EQ(send.steps[0].bytes_per_token, 2 * 8192 * 2 / 4);
+  // Half of an all-to-all's buffer goes to the other rank.
+  ASSERT_TRUE(send.stand_in.has_value());
+  EXPECT_EQ(send.stand_in->step.op, CollectiveOp::kAllToAll);
+  EXPECT_EQ(send.stand_in->step.bytes_per_token,
+            2 * send.steps[0].bytes_per_token);
+  EXPECT_TRUE(send.stand_in->upper_bound);
   const CollectiveUse& gather =
       CollectiveOf(recipe, "all_gather stage boundary");
   EXPECT_EQ(gather.group_size, 4);

@@ -608,6 +608,37 @@ TEST(Pricer, TakesOneAllReduceForAScatterAndAGather) {
       Not(HasSubstr("stands in")));
 }
 
+TEST(Pricer, TakesAnAllToAllOfTwoForAStageBoundary) {
+  const ModelShape& llama = Preset("Llama-3.1-70B");
+  const std::string name = "send_recv stage boundary";
+  const auto no_send_recv = [](const MeasurementKey& key) {
+    return IsCollective(key, CollectiveOp::kSendRecv);
+  };
+  const auto profile = Without(no_send_recv);
+  const Asked asked{.workload = {.concurrency = 16, .phase = Phase::kDecode}};
+  const ExplainedPrice price = Explain(*profile, llama, "PP2xTP4", asked);
+  ASSERT_TRUE(price.price.answerable);
+  EXPECT_TRUE(price.price.upper_bound);
+  const Term* term = FindTerm(price, name);
+  ASSERT_NE(term, nullptr);
+  EXPECT_EQ(term->source, "all_to_all/n2/nccl/graph");
+  EXPECT_EQ(term->size, 8 * 2 * 8192 * 2 / 4);
+  EXPECT_TRUE(term->upper_bound);
+  EXPECT_THAT(term->note, HasSubstr("an upper bound"));
+  const ExplainedPrice measured =
+      Explain(*SyntheticProfile(), llama, "PP2xTP4", asked);
+  EXPECT_FALSE(measured.price.upper_bound);
+  EXPECT_GE(term->seconds, FindTerm(measured, name)->seconds);
+  // Without either, what is missing is the message itself.
+  EXPECT_THAT(Explain(*Without([&](const MeasurementKey& key) {
+                return no_send_recv(key) ||
+                       IsCollective(key, CollectiveOp::kAllToAll);
+              }),
+                      llama, "PP2xTP4", asked)
+                  .missing,
+              ElementsAre(HasSubstr("send_recv/n2/nccl/graph")));
+}
+
 TEST(Pricer, ReadsMeasuredAttentionFromItsTable) {
   ProfileData data = SyntheticProfileData({});
   for (int64_t query : {1, 128}) {
