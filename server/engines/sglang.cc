@@ -375,10 +375,16 @@ class Sglang final : public Engine {
     const bool broken = std::any_of(
         placement.replicas.begin(), placement.replicas.end(),
         [&](const auto& gpus) { return PeerCopiesBroken(node, gpus); });
-    if (broken) {
-      SetVariable("NCCL_P2P_DISABLE=1", advice.environment);
-      flags.push_back("--disable-custom-all-reduce");
-    }
+    if (broken) SetVariable("NCCL_P2P_DISABLE=1", advice.environment);
+    // Where the driver promises nothing, NCCL finds its way by itself.
+    const bool apart =
+        plan.attention_tp > 1 &&
+        std::any_of(placement.replicas.begin(), placement.replicas.end(),
+                    [&](const auto& gpus) {
+                      return OfEveryGroup(node, gpus, plan.attention_tp,
+                                          PeerAccessComplete) == false;
+                    });
+    if (broken || apart) flags.push_back("--disable-custom-all-reduce");
 
     std::vector<std::vector<int>> servers = placement.replicas;
     if (together) {

@@ -393,6 +393,16 @@ std::vector<Reported> Reports() {
        1024,
        {{"TP8", 1 / 6.78}, {"TP8+EP4xMTP2", 1 / 6.61}, {"TP8+EP8", 1 / 6.81}},
        "FP4 there, fp8 blocks here"},
+      {"Llama-3.1-70B, burst",
+       kNodes[3],
+       8,
+       "Llama-3.1-70B",
+       kVllm,
+       kBurst,
+       kChatInput,
+       kChatOutput,
+       {{"PP4xTP2", 307.6}, {"PP2xTP4", 261.2}},
+       "eight L4 in fp8 there, L40S in bf16 here"},
   };
 }
 
