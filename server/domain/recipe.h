@@ -173,6 +173,9 @@ struct FusedKernels {
 struct TwoBatchOverlap {
   int64_t least_decode_tokens = 2;
   int64_t least_prompt_tokens = 2;  // where there are any of prompts
+
+  friend bool operator==(const TwoBatchOverlap&,
+                         const TwoBatchOverlap&) = default;
 };
 
 struct Recipe {

@@ -45,12 +45,16 @@ struct Workload {
   // All-reduces per step beyond those that follow from the model's config
   // (draft forwards, sampler); 0 unless a trace shows more.
   int64_t extra_all_reduces = 0;
+
+  friend bool operator==(const Workload&, const Workload&) = default;
 };
 
 struct Limits {
   double max_tpot_seconds = std::numeric_limits<double>::infinity();
   double max_ttft_seconds = std::numeric_limits<double>::infinity();
   bool ignore_memory = false;  // rank as if memory were free, and mark
+
+  friend bool operator==(const Limits&, const Limits&) = default;
 };
 
 // Plans to look at beside those that engines run unasked: they change what the
@@ -58,12 +62,16 @@ struct Limits {
 struct PlanOptions {
   bool two_batch_overlap = false;
   bool fp8_dispatch = false;
+
+  friend bool operator==(const PlanOptions&, const PlanOptions&) = default;
 };
 
 // Which GPUs a plan may use. Neither set: any number up to the node's.
 struct GpuSelection {
   int count = 0;             // exactly this many; 0: not set
   std::vector<int> indices;  // of these alone; empty: of all
+
+  friend bool operator==(const GpuSelection&, const GpuSelection&) = default;
 };
 
 // Stands for "as the engine does" in Question::host_seconds_per_step.
@@ -90,9 +98,12 @@ struct Question {
   double host_seconds_per_step = kEngineHostSeconds;
   // Plans to explain, best first; all others are ranked without being shown.
   int max_plans = kDefaultMaxPlans;
-  // Whether the answer explains itself: terms, and flip points of a single
-  // question. Ranking alone takes half the time.
+  // Whether the answer explains itself: terms, what is ruled out or cannot be
+  // answered, and flip points of a single question. Ranking alone takes a
+  // fraction of the time.
   bool explain = true;
+
+  friend bool operator==(const Question&, const Question&) = default;
 };
 
 inline constexpr int64_t kMaxConcurrency = 1'000'000;

@@ -52,25 +52,27 @@ double FinalContext(const Workload& workload) {
 }
 
 StepLoad DecodeLoad(const Workload& workload, const Plan& plan) {
-  return DecodeLoad(workload, plan, Sequences(workload, plan).rank_sequences);
+  const StepLoad all = Sequences(workload, plan);
+  return DecodeLoad(all, plan, all.rank_sequences);
 }
 
-StepLoad DecodeLoad(const Workload& workload, const Plan& plan,
-                    int64_t sequences) {
-  StepLoad load = Sequences(workload, plan);
+StepLoad DecodeLoad(const StepLoad& all, const Plan& plan, int64_t sequences) {
+  StepLoad load = all;
   load.rank_sequences = sequences;
   load.output_rows = static_cast<double>(sequences);
   Spread(plan, load);
   return load;
 }
 
-StepLoad AdmissionLoad(const Workload& workload, const Plan& plan,
-                       int64_t sequences, double prompt_tokens,
-                       double other_tokens) {
-  StepLoad load = DecodeLoad(workload, plan, sequences);
+StepLoad AdmissionLoad(const StepLoad& all, const Workload& workload,
+                       const Plan& plan, int64_t sequences,
+                       double prompt_tokens, double other_tokens) {
+  StepLoad load = all;
+  load.rank_sequences = sequences;
   load.prompt_tokens = prompt_tokens;
   // The last token of each prompt that ends here.
-  load.output_rows +=
+  load.output_rows =
+      static_cast<double>(sequences) +
       std::ceil(prompt_tokens / static_cast<double>(workload.input_tokens));
   Spread(plan, load);
   load.stage_tokens = load.rank_tokens + other_tokens;

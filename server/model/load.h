@@ -29,15 +29,15 @@ struct StepLoad {
 // A step in which every sequence decodes one token.
 StepLoad DecodeLoad(const Workload& workload, const Plan& plan);
 
-// The same where of a rank's sequences in a micro-batch only `sequences` do.
-StepLoad DecodeLoad(const Workload& workload, const Plan& plan,
-                    int64_t sequences);
+// `all`, a DecodeLoad of `plan`, where of a rank's sequences in a micro-batch
+// only `sequences` decode.
+StepLoad DecodeLoad(const StepLoad& all, const Plan& plan, int64_t sequences);
 
-// A step in which the fullest rank decodes `sequences` and works on
-// `prompt_tokens` of prompts; the other ranks together have `other_tokens`.
-StepLoad AdmissionLoad(const Workload& workload, const Plan& plan,
-                       int64_t sequences, double prompt_tokens,
-                       double other_tokens);
+// The same where the fullest rank also works on `prompt_tokens` of prompts; the
+// other ranks together have `other_tokens`.
+StepLoad AdmissionLoad(const StepLoad& all, const Workload& workload,
+                       const Plan& plan, int64_t sequences,
+                       double prompt_tokens, double other_tokens);
 
 // A step of prompts only: `tokens` on the fullest rank, on the others in
 // proportion to their sequences.

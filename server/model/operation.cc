@@ -105,11 +105,8 @@ const Price& Operation::At(const Argument& argument) {
   // Fibonacci hashing of the size's bits; a collision only forgets.
   constexpr uint64_t kGolden = 0x9E3779B97F4A7C15;
   const auto bits = std::bit_cast<uint64_t>(argument.size);
-  Remembered& place = remembered_[argument.launch == Launch::kGraph ? 0 : 1]
-                                 [(bits * kGolden) >> (64 - kRememberedBits)];
-  if (place.key != argument.size) {
-    place = {argument.size, Evaluate(argument)};
-  }
+  Remembered& place = remembered_[(bits * kGolden) >> (64 - kRememberedBits)];
+  if (place.argument != argument) place = {argument, Evaluate(argument)};
   return place.price;
 }
 
@@ -148,6 +145,7 @@ std::vector<std::string> GemmOperation::Missing(
 }
 
 const RoutingLoad& RoutingMemo::At(const ExpertsUse& use, int64_t tokens) {
+  if (known_.size() >= kMost) known_.clear();
   const auto [entry, inserted] =
       known_.try_emplace({use.expert_parallel, tokens});
   if (inserted) {
@@ -303,6 +301,10 @@ bool AttentionOperation::Is(const AttentionUse& use) const {
   return SameAttention(use_, use);
 }
 
+bool AttentionOperation::Measured() const {
+  return !profile_.attention().empty() || profile_.memory_read() != nullptr;
+}
+
 AttentionKey AttentionOperation::Key(const Argument& argument) const {
   return TableKey(use_, argument.sequences, 1, argument.context);
 }
@@ -346,6 +348,11 @@ PromptAttentionOperation::PromptAttentionOperation(const Profile& profile,
 bool PromptAttentionOperation::Is(const AttentionUse& use) const {
   return SameAttention(use_, use) && use_.qk_dim == use.qk_dim &&
          use_.v_dim == use.v_dim;
+}
+
+bool PromptAttentionOperation::Measured() const {
+  return !profile_.attention().empty() ||
+         profile_.gemm().Has(NumberFormat::kBf16);
 }
 
 Price PromptAttentionOperation::Evaluate(const Argument& argument) const {

@@ -40,17 +40,20 @@ struct Argument {
   double sequences = 0;
   double context = 0;
   Launch launch = Launch::kGraph;
+
+  friend bool operator==(const Argument&, const Argument&) = default;
 };
 
 class Operation {
  public:
   virtual ~Operation() = default;
 
-  // Remembers some answers: plans have much in common. Within one question
-  // size and launch decide the rest of an argument. The reference is good
+  // Remembers some answers: plans have much in common. The reference is good
   // until the next call.
   const Price& At(const Argument& argument);
 
+  // Whether anything could be priced at all.
+  virtual bool Measured() const = 0;
   // The curve or table asked, "all_reduce/n8/nccl/graph".
   virtual std::string Source(const Argument& argument) const = 0;
   // The measurements that At would need but has not.
@@ -60,14 +63,13 @@ class Operation {
   virtual Price Evaluate(const Argument& argument) const = 0;
 
   struct Remembered {
-    double key = kNoKey;
+    Argument argument{.size = kNoSize};
     Price price;
   };
-  static constexpr double kNoKey = -1;  // sizes are >= 0
-  static constexpr int kRememberedBits = 3;
-  // By launch, then by a hash of the size.
-  std::array<std::array<Remembered, size_t{1} << kRememberedBits>, 2>
-      remembered_;
+  static constexpr double kNoSize = -1;  // sizes are >= 0
+  static constexpr int kRememberedBits = 4;
+  // By a hash of the size.
+  std::array<Remembered, size_t{1} << kRememberedBits> remembered_;
 };
 
 // A product with a fixed weight. Where its format was not measured, the nearest
@@ -79,6 +81,7 @@ class GemmOperation final : public Operation {
   bool Is(const WeightFormat& format, int64_t n, int64_t k) const {
     return format_ == format && n_ == n && k_ == k;
   }
+  bool Measured() const override { return prepared_.has_value(); }
   std::string Source(const Argument& argument) const override;
   std::vector<std::string> Missing(const Argument& argument) const override;
 
@@ -94,10 +97,12 @@ class GemmOperation final : public Operation {
 class RoutingMemo {
  public:
   explicit RoutingMemo(double skew) : skew_(skew) {}
+  // Good until the next call.
   const RoutingLoad& At(const ExpertsUse& use, int64_t tokens);
   double skew() const { return skew_; }
 
  private:
+  static constexpr size_t kMost = 4096;
   double skew_;
   absl::flat_hash_map<std::pair<int, int64_t>, RoutingLoad> known_;
 };
@@ -109,6 +114,7 @@ class ExpertsOperation final : public Operation {
   ExpertsOperation(const Profile& profile, const ExpertsUse& use,
                    RoutingMemo& routing);
   bool Is(const ExpertsUse& use, const RoutingMemo& routing) const;
+  bool Measured() const override { return prepared_.has_value(); }
   std::string Source(const Argument& argument) const override;
   std::vector<std::string> Missing(const Argument& argument) const override;
 
@@ -125,6 +131,7 @@ class ExpertsOperation final : public Operation {
 class MemoryOperation final : public Operation {
  public:
   MemoryOperation(const Profile& profile, MemoryOp op);
+  bool Measured() const override { return curve_ != nullptr; }
   std::string Source(const Argument& argument) const override;
   std::vector<std::string> Missing(const Argument& argument) const override;
 
@@ -140,6 +147,7 @@ class AttentionOperation final : public Operation {
  public:
   AttentionOperation(const Profile& profile, const AttentionUse& use);
   bool Is(const AttentionUse& use) const;
+  bool Measured() const override;
   std::string Source(const Argument& argument) const override;
   std::vector<std::string> Missing(const Argument& argument) const override;
 
@@ -156,6 +164,7 @@ class PromptAttentionOperation final : public Operation {
  public:
   PromptAttentionOperation(const Profile& profile, const AttentionUse& use);
   bool Is(const AttentionUse& use) const;
+  bool Measured() const override;
   std::string Source(const Argument& argument) const override;
   std::vector<std::string> Missing(const Argument& argument) const override;
 
@@ -178,8 +187,7 @@ class CollectiveOperation final : public Operation {
                       const CollectivePaths& paths);
   bool Is(CollectiveOp op, const GpuGroup& group, int at_once,
           const CollectivePaths& paths) const;
-  // Whether any curve could price it.
-  bool Measured() const;
+  bool Measured() const override;
   std::string Source(const Argument& argument) const override;
   std::vector<std::string> Missing(const Argument& argument) const override;
 
@@ -221,6 +229,9 @@ class ExchangeOperation final : public Operation {
  public:
   ExchangeOperation(const Profile& profile, const ExchangeUse& use);
   bool Is(const ExchangeUse& use) const;
+  bool Measured() const override {
+    return dispatch_ != nullptr && combine_ != nullptr;
+  }
   std::string Source(const Argument& argument) const override;
   std::vector<std::string> Missing(const Argument& argument) const override;
 
@@ -241,6 +252,9 @@ class KernelNodeOperation final : public Operation {
                                double fused_max_bytes = kNeverFused);
   bool Is(double fused_max_bytes) const {
     return fused_max_bytes_ == fused_max_bytes;
+  }
+  bool Measured() const override {
+    return node_.has_value() || fused_max_bytes_ > 0;
   }
   std::string Source(const Argument& argument) const override;
   std::vector<std::string> Missing(const Argument& argument) const override;

@@ -65,6 +65,9 @@ Argument ArgumentOf(Asks asks, TokenBasis basis, double factor,
   return {};
 }
 
+constexpr std::array kSections = {Section::kEmbedding, Section::kLayers,
+                                  Section::kHead, Section::kBoundary};
+
 // How often what stands in a section is waited for in one step of all micro-
 // batches. Layers split evenly; the extra ones of an uneven split are on all
 // stages but the last.
@@ -88,13 +91,6 @@ struct Multiplicity {
 
 struct SectionTimes {
   double embedding = 0, layers = 0, head = 0, boundary = 0;
-
-  void Add(const SectionTimes& other) {
-    embedding += other.embedding;
-    layers += other.layers;
-    head += other.head;
-    boundary += other.boundary;
-  }
 
   double& Of(Section section) {
     switch (section) {
@@ -137,26 +133,21 @@ struct Item {
   // The same work, however often.
   bool SameWork(const Item& other) const {
     return operation == other.operation && asks == other.asks &&
-           basis == other.basis && factor == other.factor &&
-           section == other.section && only == other.only;
+           basis == other.basis && factor == other.factor && only == other.only;
   }
 };
 
-// Times and variances of some items in one step.
+// Of some items in one step.
 struct Subtotal {
-  bool known = true;
-  Standing standing = Standing::kMeasured;
-  bool upper_bound = false;
-  SectionTimes times, variances;
-  // Of all sections.
   double seconds = 0, variance = 0;
+  Standing standing = Standing::kMeasured;
+  bool known = true;
+  bool upper_bound = false;
 
   void Add(const Item& item, const Price& price) {
     const double of_item = price.seconds * item.count;
     const double sigma = of_item * price.relative_sigma;
-    times.Of(item.section) += of_item;
     seconds += of_item;
-    variances.Of(item.section) += sigma * sigma;
     variance += sigma * sigma;
     if (of_item > 0) {
       standing = Worse(standing, price.standing);
@@ -164,6 +155,17 @@ struct Subtotal {
     }
   }
 };
+
+// Adds what `item` lacks to `missing`, each measurement once.
+void AddMissing(const Item& item, const Argument& argument,
+                std::vector<std::string>& missing) {
+  if (item.operation->At(argument).known) return;
+  for (std::string& one : item.operation->Missing(argument)) {
+    if (std::find(missing.begin(), missing.end(), one) == missing.end()) {
+      missing.push_back(std::move(one));
+    }
+  }
+}
 
 // Adds `item` to `items`, or its count to the same work there.
 void Merge(const Item& item, std::vector<Item>& items) {
@@ -178,74 +180,119 @@ void Merge(const Item& item, std::vector<Item>& items) {
   }
 }
 
-// The parts of a step. The argument of what is `kOwn` follows from what one
-// rank holds, however many ranks there are: plans of equal tensor parallelism
-// share it.
-enum Part : size_t { kOwn, kCommunication, kOther };
-static_assert(kOther + 1 == kStepParts);
+// The parts of a step, by what of a load decides them: tokens of a rank, which
+// plans of equal tensor parallelism have in common however many ranks there
+// are; rows that need logits; sequences and prompts at their contexts; other
+// communication; and tokens of all ranks. The first three are a rank's own.
+enum Part : size_t {
+  kOfTokens,
+  kOfRows,
+  kOfSequences,
+  kCommunication,
+  kOfStage
+};
+static_assert(kOfStage + 1 == kStepParts);
+constexpr std::array kParts = {kOfTokens, kOfRows, kOfSequences, kCommunication,
+                               kOfStage};
+bool IsOwn(Part part) { return part <= kOfSequences; }
 
 Part PartOf(const Item& item) {
+  switch (item.asks) {
+    case Asks::kDecode:
+    case Asks::kPrompt:
+    case Asks::kPerSequence:
+      return kOfSequences;
+    case Asks::kNothing:
+      return kOfTokens;
+    case Asks::kTokens:
+      break;
+  }
+  if (item.basis == TokenBasis::kOutput) return kOfRows;
   if (item.communication) return kCommunication;
-  return item.basis == TokenBasis::kStage ||
-                 item.basis == TokenBasis::kRankSlice
-             ? kOther
-             : kOwn;
+  return item.basis == TokenBasis::kRank ? kOfTokens : kOfStage;
 }
 
-// A part that several plans may have in common, priced once for each load.
+// Items that several plans may have in common, priced once for each load, as
+// long as that is remembered.
 class PartWork {
  public:
   PartWork(Part part, const std::vector<Item>& items)
-      : items_(items),
-        own_(part == kOwn),
-        bits_(own_ ? kOwnBits : kOtherBits),
-        remembered_(size_t{1} << bits_) {}
+      : items_(items), part_(part) {}
 
-  bool Is(const std::vector<Item>& items) const {
-    return std::equal(items.begin(), items.end(), items_.begin(), items_.end(),
+  bool Is(Part part, const std::vector<Item>& items) const {
+    return part == part_ &&
+           std::equal(items.begin(), items.end(), items_.begin(), items_.end(),
                       [](const Item& a, const Item& b) {
                         return a.count == b.count && a.SameWork(b) &&
                                a.upper_bound == b.upper_bound;
                       });
   }
 
+  void AddMissing(const StepLoad& load, Launch launch,
+                  std::vector<std::string>& missing) const {
+    for (const Item& item : items_) {
+      if (!item.Runs(launch)) continue;
+      fabricwise::AddMissing(
+          item, ArgumentOf(item.asks, item.basis, item.factor, load, launch),
+          missing);
+    }
+  }
+
+  // Good until the next call.
   const Subtotal& At(const StepLoad& load, Launch launch) {
-    const Key key{.rank_sequences = load.rank_sequences,
-                  .rank_tokens = load.rank_tokens,
-                  .output_rows = load.output_rows,
-                  .slice_tokens = own_ ? 0 : load.slice_tokens,
-                  .stage_tokens = own_ ? 0 : load.stage_tokens,
-                  .launch = launch};
-    // Fibonacci hashing; a collision only forgets.
-    constexpr uint64_t kGolden = 0x9E3779B97F4A7C15;
-    Remembered& place =
-        remembered_[std::bit_cast<uint64_t>(key.rank_tokens) * kGolden >>
-                    (64 - bits_)];
-    if (place.key != key) place = {key, Evaluate(load, launch)};
+    // Contexts do not come back.
+    if (part_ == kOfSequences) return priced_ = Evaluate(load, launch);
+    if (remembered_.empty()) remembered_.resize(size_t{1} << kRememberedBits);
+    const Key key = KeyOf(load);
+    // Multiplicative hashing; a collision only forgets.
+    constexpr uint64_t kOdd[] = {0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F,
+                                 0x165667B19E3779F9};
+    uint64_t hash = static_cast<uint64_t>(launch) << 60;
+    for (size_t i = 0; i < key.size(); ++i) hash += key[i] * kOdd[i];
+    Remembered& place = remembered_[hash >> (64 - kRememberedBits)];
+    if (!Same(place.key, key) || place.launch != launch) {
+      place = {key, launch, Evaluate(load, launch)};
+    }
     return place.subtotal;
   }
 
  private:
-  // What of a load decides; the prompts' tokens are those of the rank less its
-  // sequences.
-  struct Key {
-    int64_t rank_sequences = -1;  // of none
-    double rank_tokens = 0, output_rows = 0, slice_tokens = 0, stage_tokens = 0;
-    Launch launch = Launch::kGraph;
-
-    friend bool operator==(const Key&, const Key&) = default;
-  };
+  // What of a load decides, bit by bit.
+  using Key = std::array<uint64_t, 3>;
+  // What compilers make a call of where == is written.
+  static bool Same(const Key& a, const Key& b) {
+    return ((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2])) == 0;
+  }
   struct Remembered {
-    Key key;
+    Key key = {~uint64_t{0}};  // of no load
+    Launch launch = Launch::kGraph;
     Subtotal subtotal;
   };
-  // Few other parts are shared, and by plans that are priced in turn.
-  static constexpr int kOwnBits = 5, kOtherBits = 2;
+  static constexpr int kRememberedBits = 8;  // about what a question asks for
+
+  Key KeyOf(const StepLoad& load) const {
+    const auto bits = [](double x) { return std::bit_cast<uint64_t>(x); };
+    switch (part_) {
+      case kOfTokens:
+        return {bits(load.rank_tokens)};
+      case kOfRows:
+        return {bits(load.output_rows)};
+      case kCommunication:
+        return {bits(load.rank_tokens), bits(load.slice_tokens),
+                bits(load.stage_tokens)};
+      case kOfStage:
+        return {bits(load.slice_tokens), bits(load.stage_tokens)};
+      case kOfSequences:
+        break;
+    }
+    return {};
+  }
 
   Subtotal Evaluate(const StepLoad& load, Launch launch) const {
     Subtotal subtotal;
     for (const Item& item : items_) {
       if (!item.Runs(launch)) continue;
+      if (item.asks == Asks::kPrompt && load.prompt_tokens <= 0) continue;
       const Price& price = item.operation->At(
           ArgumentOf(item.asks, item.basis, item.factor, load, launch));
       if (!price.known) {
@@ -258,9 +305,9 @@ class PartWork {
   }
 
   std::vector<Item> items_;
-  bool own_;
-  int bits_;
-  std::vector<Remembered> remembered_;
+  Part part_;
+  std::vector<Remembered> remembered_;  // none before the first price
+  Subtotal priced_;
 };
 
 }  // namespace
@@ -268,8 +315,15 @@ class PartWork {
 class Pricer::Bound {
  public:
   std::vector<Item> items;
-  // The same for pricing alone.
-  std::array<PartWork*, kStepParts> parts = {};
+  // The same for pricing alone. Without a pipeline all stands in kLayers.
+  struct Piece {
+    Section section;
+    Part part;
+    PartWork* work;
+
+    friend bool operator==(const Piece&, const Piece&) = default;
+  };
+  absl::InlinedVector<Piece, 6> own, other;
   int pipeline = 1;
   int64_t num_layers = 1;
   double host_seconds = 0;
@@ -326,19 +380,27 @@ struct Pricer::State {
 
   // What `bound.items` is priced by.
   void Divide(Bound& bound) {
-    for (std::vector<Item>& items : divided) items.clear();
-    for (const Item& item : bound.items) Merge(item, divided[PartOf(item)]);
-    for (size_t part = 0; part < kStepParts; ++part) {
-      const std::vector<Item>& items = divided[part];
-      bound.parts[part] = Find(parts[part], items);
-      if (bound.parts[part] != nullptr) continue;
-      bound.parts[part] = parts[part]
-                              .emplace_back(std::make_unique<PartWork>(
-                                  static_cast<Part>(part), items))
-                              .get();
+    for (const Part part : kParts) {
+      for (const Section section : kSections) {
+        chosen.clear();
+        for (const Item& item : bound.items) {
+          const Section at =
+              bound.pipeline == 1 ? Section::kLayers : item.section;
+          if (PartOf(item) == part && at == section) Merge(item, chosen);
+        }
+        if (chosen.empty()) continue;
+        PartWork* work = Find(parts[part], part, chosen);
+        if (work == nullptr) {
+          work = parts[part]
+                     .emplace_back(std::make_unique<PartWork>(part, chosen))
+                     .get();
+        }
+        (IsOwn(part) ? bound.own : bound.other)
+            .push_back({section, part, work});
+      }
     }
   }
-  std::array<std::vector<Item>, kStepParts> divided;  // in Divide
+  std::vector<Item> chosen;  // in Divide
 
   void BindCollective(const CollectiveUse& use, const Plan& plan,
                       const Site& site, Bound& bound) {
@@ -491,10 +553,26 @@ std::shared_ptr<const Pricer::Bound> Pricer::Bind(const Recipe& recipe,
   return bound;
 }
 
+bool Pricer::MayBeAnswerable(const Bound& bound, Launch launch) {
+  return std::none_of(
+      bound.items.begin(), bound.items.end(), [&](const Item& item) {
+        // Of sequences and prompts there may be none, which costs nothing.
+        const bool always =
+            item.asks == Asks::kTokens || item.asks == Asks::kNothing;
+        return always && item.Runs(launch) && !item.operation->Measured();
+      });
+}
+
 Pricer::PartIds Pricer::Parts(const Bound& bound) {
-  PartIds ids;
-  std::copy(bound.parts.begin(), bound.parts.end(), ids.begin());
+  PartIds ids = {};
+  for (const auto* pieces : {&bound.own, &bound.other}) {
+    for (const Bound::Piece& piece : *pieces) ids[piece.part] = piece.work;
+  }
   return ids;
+}
+
+bool Pricer::SameOwnWork(const Bound& a, const Bound& b) {
+  return a.own == b.own && a.overlap == b.overlap;
 }
 
 namespace {
@@ -543,45 +621,60 @@ Pipeline Time(const SectionTimes& times, int pipeline, int64_t num_layers,
 
 }  // namespace
 
-StepPrice Pricer::Price(const Bound& bound, const StepLoad& load,
-                        Launch launch) {
-  if (bound.Divides(load)) return PriceHalves(bound, load, launch, nullptr);
-  StepPrice result;
-  std::array<const Subtotal*, kStepParts> subtotals;
-  double seconds = 0, variance = 0;
-  for (size_t part = 0; part < kStepParts; ++part) {
-    const Subtotal& subtotal = bound.parts[part]->At(load, launch);
+namespace {
+
+template <typename Pieces>
+void AddPieces(const Pieces& pieces, const StepLoad& load, Launch launch,
+               StepSums& sums) {
+  for (const auto& [section, part, work] : pieces) {
+    const Subtotal& subtotal = work->At(load, launch);
     if (!subtotal.known) {
-      result.answerable = false;
-      return result;
+      sums.known = false;
+      return;
     }
-    subtotals[part] = &subtotal;
-    result.part_seconds[part] = subtotal.seconds;
-    result.standing = Worse(result.standing, subtotal.standing);
-    result.upper_bound |= subtotal.upper_bound;
-    seconds += subtotal.seconds;
-    variance += subtotal.variance;
+    sums.part_seconds[part] += subtotal.seconds;
+    sums.seconds[static_cast<size_t>(section)] += subtotal.seconds;
+    sums.variances[static_cast<size_t>(section)] += subtotal.variance;
+    sums.standing = Worse(sums.standing, subtotal.standing);
+    sums.upper_bound |= subtotal.upper_bound;
   }
+}
+
+}  // namespace
+
+StepSums Pricer::PriceOwn(const Bound& bound, const StepLoad& load,
+                          Launch launch) {
+  StepSums sums;
+  if (!bound.Divides(load)) AddPieces(bound.own, load, launch, sums);
+  return sums;
+}
+
+StepPrice Pricer::Price(const Bound& bound, const StepLoad& load, Launch launch,
+                        StepSums sums) {
+  if (sums.known) AddPieces(bound.other, load, launch, sums);
+  if (!sums.known) return {.answerable = false};
+  StepPrice result{.standing = sums.standing,
+                   .upper_bound = sums.upper_bound,
+                   .part_seconds = sums.part_seconds};
   if (bound.pipeline == 1) {
-    result.seconds = seconds + bound.host_seconds;
-    result.sigma_seconds = std::sqrt(variance);
+    constexpr auto kAll = static_cast<size_t>(Section::kLayers);
+    result.seconds = sums.seconds[kAll] + bound.host_seconds;
+    result.sigma_seconds = std::sqrt(sums.variances[kAll]);
     result.slowest_stage_seconds = result.through_seconds = result.seconds;
     return result;
   }
-  SectionTimes times, variances;
-  for (const Subtotal* subtotal : subtotals) {
-    times.Add(subtotal->times);
-    variances.Add(subtotal->variances);
+  SectionTimes times;
+  for (const Section section : kSections) {
+    times.Of(section) = sums.seconds[static_cast<size_t>(section)];
   }
   const Pipeline pipeline =
       Time(times, bound.pipeline, bound.num_layers, load.micro_batches);
-  const auto square = [](double x) { return x * x; };
-  const Multiplicity& times_waited = pipeline.multiplicity;
-  result.sigma_seconds =
-      std::sqrt(variances.embedding * square(times_waited.embedding) +
-                variances.layers * square(times_waited.layers) +
-                variances.head * square(times_waited.head) +
-                variances.boundary * square(times_waited.boundary));
+  double variance = 0;
+  for (const Section section : kSections) {
+    const double waited = pipeline.multiplicity.Of(section);
+    variance += sums.variances[static_cast<size_t>(section)] * waited * waited;
+  }
+  result.sigma_seconds = std::sqrt(variance);
   result.seconds = pipeline.seconds + bound.host_seconds;
   result.slowest_stage_seconds = pipeline.slowest_stage + bound.host_seconds;
   result.through_seconds = pipeline.through + bound.host_seconds;
@@ -603,17 +696,6 @@ Term TermOf(const Item& item, const Argument& argument, const Price& price,
           .upper_bound = price.upper_bound || item.upper_bound,
           .note = std::string(note),
           .communication = item.communication};
-}
-
-// Adds what `item` lacks to `missing`, each measurement once.
-void AddMissing(const Item& item, const Argument& argument,
-                std::vector<std::string>& missing) {
-  if (item.operation->At(argument).known) return;
-  for (std::string& one : item.operation->Missing(argument)) {
-    if (std::find(missing.begin(), missing.end(), one) == missing.end()) {
-      missing.push_back(std::move(one));
-    }
-  }
 }
 
 Term HostTerm(double seconds) {
@@ -694,37 +776,57 @@ StepPrice Pricer::PriceHalves(const Bound& bound, const StepLoad& load,
   return result;
 }
 
+StepPrice Pricer::Price(const Bound& bound, const StepLoad& load,
+                        Launch launch) {
+  return Price(bound, load, launch, PriceOwn(bound, load, launch));
+}
+
+std::vector<std::string> Pricer::Missing(const Bound& bound,
+                                         const StepLoad& load, Launch launch) {
+  std::vector<std::string> missing;
+  if (bound.Divides(load)) {
+    const StepLoad half = HalfOf(load, bound.attention_tp);
+    for (const Item& item : bound.items) {
+      if (!item.Runs(launch)) continue;
+      AddMissing(
+          item,
+          ArgumentOf(item.asks, item.basis, item.factor,
+                     item.section == Section::kLayers ? half : load, launch),
+          missing);
+    }
+    return missing;
+  }
+  for (const auto* pieces : {&bound.own, &bound.other}) {
+    for (const Bound::Piece& piece : *pieces) {
+      if (piece.work->At(load, launch).known) continue;
+      piece.work->AddMissing(load, launch, missing);
+    }
+  }
+  return missing;
+}
+
 ExplainedPrice Pricer::Explain(const Bound& bound, const StepLoad& load,
                                Launch launch, int replicas) {
   if (bound.Divides(load)) {
     ExplainedPrice halves;
     halves.price = PriceHalves(bound, load, launch, &halves.terms);
-    if (halves.price.answerable) return halves;
-    const StepLoad half = HalfOf(load, bound.attention_tp);
-    for (const Item& item : bound.items) {
-      if (!item.Runs(launch)) continue;
-      const Argument argument =
-          ArgumentOf(item.asks, item.basis, item.factor,
-                     item.section == Section::kLayers ? half : load, launch);
-      AddMissing(item, argument, halves.missing);
-    }
+    if (!halves.price.answerable) halves.missing = Missing(bound, load, launch);
     return halves;
   }
   ExplainedPrice result{.price = Price(bound, load, launch)};
+  if (!result.price.answerable) {
+    result.missing = Missing(bound, load, launch);
+    return result;
+  }
   SectionTimes times;
   for (const Item& item : bound.items) {
     if (!item.Runs(launch)) continue;
-    const Argument argument =
-        ArgumentOf(item.asks, item.basis, item.factor, load, launch);
-    const fabricwise::Price& price = item.operation->At(argument);
-    if (!price.known) {
-      AddMissing(item, argument, result.missing);
-      continue;
-    }
-    times.Of(item.section) += price.seconds * item.count;
+    times.Of(item.section) +=
+        item.operation
+            ->At(ArgumentOf(item.asks, item.basis, item.factor, load, launch))
+            .seconds *
+        item.count;
   }
-  if (!result.missing.empty()) return result;
-
   const Multiplicity multiplicity =
       Time(times, bound.pipeline, bound.num_layers, load.micro_batches)
           .multiplicity;

@@ -21,8 +21,9 @@
 namespace fabricwise {
 
 // A step is priced in parts, each of which other plans may have in common:
-// what a rank does with its own tokens, communication, and the rest.
-inline constexpr size_t kStepParts = 3;
+// three of what a rank does by itself (with its tokens, its rows of logits, its
+// sequences), communication, and the rest.
+inline constexpr size_t kStepParts = 5;
 
 // One step of a plan, without its explanation.
 struct StepPrice {
@@ -41,7 +42,18 @@ struct StepPrice {
   std::array<double, kStepParts> part_seconds = {};
 };
 
-// The same with its terms, which add up to `seconds`, or with what is missing.
+// Some parts of a step, before they are waited for in turn.
+struct StepSums {
+  static constexpr size_t kSections =
+      static_cast<size_t>(Section::kBoundary) + 1;
+  std::array<double, kSections> seconds = {}, variances = {};
+  std::array<double, kStepParts> part_seconds = {};
+  Standing standing = Standing::kMeasured;
+  bool known = true;
+  bool upper_bound = false;
+};
+
+// StepPrice with its terms, which add up to `seconds`, or with what is missing.
 struct ExplainedPrice {
   StepPrice price;
   std::vector<Term> terms;
@@ -64,7 +76,8 @@ struct Site {
 };
 
 // Prices any number of recipes over one profile. What several recipes or loads
-// have in common is looked up once. Not thread-safe; made for one question.
+// have in common is looked up once, and some of what was priced remembered. Not
+// thread-safe.
 class Pricer {
  public:
   // Borrows `profile`.
@@ -78,13 +91,27 @@ class Pricer {
   std::shared_ptr<const Bound> Bind(const Recipe& recipe,
                                     const Site& site = {});
 
+  // False: no step that is launched so can be priced.
+  static bool MayBeAnswerable(const Bound& bound, Launch launch);
+
   // What the parts are of: equal ones of two plans whose stages hold the same
-  // sequences take the same time.
+  // sequences take the same time. Null: nothing is in it. Without a pipeline.
   using PartIds = std::array<const void*, kStepParts>;
   static PartIds Parts(const Bound& bound);
 
   // `launch`: how the step's collectives are launched.
   StepPrice Price(const Bound& bound, const StepLoad& load, Launch launch);
+
+  // The same in two steps, the first of which is the same for all plans whose
+  // ranks do the same by themselves.
+  static bool SameOwnWork(const Bound& a, const Bound& b);
+  StepSums PriceOwn(const Bound& bound, const StepLoad& load, Launch launch);
+  StepPrice Price(const Bound& bound, const StepLoad& load, Launch launch,
+                  StepSums own);
+
+  // Measurements that the price would need but has not, canonical, each once.
+  std::vector<std::string> Missing(const Bound& bound, const StepLoad& load,
+                                   Launch launch);
   // `replicas`: what terms say of groups that are busy at once.
   ExplainedPrice Explain(const Bound& bound, const StepLoad& load,
                          Launch launch, int replicas = 1);

@@ -2,8 +2,10 @@
 #include "server/model/steady_state.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 
 namespace fabricwise {
 namespace {
@@ -20,9 +22,33 @@ double QueueSteps(double service, double customers, double elsewhere) {
   return service * (2 * elsewhere - service * (customers - 1)) / (spare + root);
 }
 
+// Up to the next of 64 equal parts of a power of two: what is a mean of several
+// prompts to begin with need not be told from its neighbours, and steps of
+// plans and loads that hardly differ become one, which is priced once.
+double RoundUp(double tokens) {
+  constexpr int kKeptBits = 6, kMantissaBits = 52;
+  constexpr uint64_t kDropped =
+      (uint64_t{1} << (kMantissaBits - kKeptBits)) - 1;
+  // A carry out of the mantissa is the next power.
+  return std::bit_cast<double>((std::bit_cast<uint64_t>(tokens) + kDropped) &
+                               ~kDropped);
+}
+
+// base^exponent; in most nodes the exponent is a small whole number.
+double Power(double base, double exponent) {
+  constexpr double kSmall = 16;
+  if (exponent > kSmall || exponent != std::floor(exponent)) {
+    return std::pow(base, exponent);
+  }
+  double power = 1;
+  for (double done = 0; done < exponent; ++done) power *= base;
+  return power;
+}
+
 // What prompts do to a rank's steps.
 struct Admissions {
   double chunk = 0;      // prompt tokens of a step that has any
+  int64_t beside = 0;    // sequences that decode in it
   double own_steps = 1;  // such steps until a sequence's first token
   double per_token = 0;  // such steps for others, for each of its decode steps
   double share = 0;      // such steps for any, for each decode step
@@ -42,13 +68,6 @@ Admissions Mixed(double input, double decode_steps, double budget,
   Admissions result;
   result.own_steps = std::max(1.0, QueueSteps(service, sequences, elsewhere));
   const double steps = elsewhere + result.own_steps;
-  result.chunk = std::min(left, input * (1 + (sequences - 1) / steps));
-  const double admissions = sequences * input / result.chunk;
-  result.share = std::min(1.0, admissions / steps);
-  if (elsewhere > 0) {
-    result.per_token =
-        std::clamp((admissions - result.own_steps) / elsewhere, 0.0, 1.0);
-  }
   constexpr double kRounding = 1e-9;  // of what is a whole number
   const double decoding =
       sequences * elsewhere /
@@ -56,6 +75,21 @@ Admissions Mixed(double input, double decode_steps, double budget,
   result.decoding = std::clamp<int64_t>(
       static_cast<int64_t>(std::ceil(decoding * (1 - kRounding))), 1,
       all_decode.rank_sequences);
+  // A sequence decodes nothing until its own prompt is done.
+  result.beside =
+      std::min(result.decoding, static_cast<int64_t>(sequences) - 1);
+  result.chunk = input * (1 + (sequences - 1) / steps);
+  if (sequences > 1) {
+    const auto beside = static_cast<double>(result.beside);
+    result.chunk = RoundUp(result.chunk + beside) - beside;
+  }
+  result.chunk = std::min(left, result.chunk);
+  const double admissions = sequences * input / result.chunk;
+  result.share = std::min(1.0, admissions / steps);
+  if (elsewhere > 0) {
+    result.per_token =
+        std::clamp((admissions - result.own_steps) / elsewhere, 0.0, 1.0);
+  }
   return result;
 }
 
@@ -66,7 +100,9 @@ Admissions Apart(double input, double decode_steps, double budget,
   const double own = std::max(1.0, input / budget);
   const double all = std::max(own, together * input / budget);
   Admissions result;
-  result.chunk = std::min(budget, together * input);
+  result.chunk = together * input;
+  if (sequences > 1) result.chunk = RoundUp(result.chunk);
+  result.chunk = std::min(budget, result.chunk);
   // First come, first served: half of the others wait for each.
   result.own_steps = (own + all) / 2;
   const double admissions = sequences * input / result.chunk;
@@ -96,17 +132,22 @@ SteadyState ComputeSteadyState(const Workload& workload, const Plan& plan,
   const double others =
       static_cast<double>(all.replica_sequences) / sequences - 1;
   const double chance = std::min(1.0, rank.share);
-  const double any =
-      1 - (1 - std::min(1.0, rank.per_token)) * std::pow(1 - chance, others);
-  // A sequence decodes nothing until its own prompt is done.
-  const int64_t beside =
-      std::min(rank.decoding, static_cast<int64_t>(sequences) - 1);
-  const double mixed = recipe.mixed_steps ? 1 : 0;
-  return {.decode = DecodeLoad(workload, plan, rank.decoding),
-          .admission = AdmissionLoad(
-              workload, plan, recipe.mixed_steps ? beside : 0, rank.chunk,
-              others * (mixed * static_cast<double>(rank.decoding) +
-                        chance * rank.chunk)),
+  double any = 0;
+  if (others > 0) {
+    any = 1 - (1 - std::min(1.0, rank.per_token)) * Power(1 - chance, others);
+  }
+  // The others decode, and have prompts by chance.
+  double other_tokens = 0;
+  if (others > 0) {
+    const double decoding =
+        recipe.mixed_steps ? static_cast<double>(rank.decoding) : 0;
+    const double own = static_cast<double>(rank.beside) + rank.chunk;
+    other_tokens =
+        RoundUp(own + others * (decoding + chance * rank.chunk)) - own;
+  }
+  return {.decode = DecodeLoad(all, plan, rank.decoding),
+          .admission = AdmissionLoad(all, workload, plan, rank.beside,
+                                     rank.chunk, other_tokens),
           .first_token_steps = rank.own_steps,
           .admissions_per_token = std::max(rank.per_token, any),
           .mixed = recipe.mixed_steps,

@@ -19,9 +19,10 @@
 //   q = max(1, R)
 //
 // A step with prompts has those of one sequence and of all that arrive in the
-// same step, c = min(b, I (1 + (n - 1) / (Z + q))). While a sequence comes and
-// goes all n together need n I / c such steps; it sees q of them before its
-// first token and the rest between its tokens. So by construction
+// same step, c = min(b, I (1 + (n - 1) / (Z + q))), rounded up by at most one
+// part in 64. While a sequence comes and goes all n together need n I / c such
+// steps; it sees q of them before its first token and the rest between its
+// tokens. So by construction
 //
 //   concurrency = requests per second x (TTFT + (O - 1) TPOT)
 //

@@ -46,8 +46,6 @@ absl::string_view ToString(Standing standing) {
   return "?";  // not a value of the enum
 }
 
-Standing Worse(Standing a, Standing b) { return std::max(a, b); }
-
 absl::StatusOr<Curve> Curve::Create(std::vector<CurvePoint> points,
                                     Origin origin) {
   if (points.empty()) {

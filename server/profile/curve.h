@@ -26,7 +26,7 @@ enum class Standing {
 absl::string_view ToString(Standing standing);
 
 // The worse of two: what a value that rests on both has.
-Standing Worse(Standing a, Standing b);
+constexpr Standing Worse(Standing a, Standing b) { return a < b ? b : a; }
 
 // One answer of a curve or table.
 struct Estimate {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <deque>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -17,8 +16,7 @@
 #include "server/model/pricer.h"
 #include "server/model/steady_state.h"
 #include "server/recommend/confidence.h"
-#include "server/recommend/enumerate.h"
-#include "server/recommend/placement.h"
+#include "server/recommend/plan_space.h"
 #include "server/recommend/ranking.h"
 
 namespace fabricwise {
@@ -30,34 +28,13 @@ constexpr int64_t kFlipRange = 1024;
 // the limits, and of those that miss one.
 constexpr size_t kCompared = 9;
 
-static_assert(kScoreParts == kStepParts);
-
 constexpr size_t kSweepPlans = 3;
 constexpr size_t kNamedInErrors = 4;
 
 int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// What replicas of a plan have in common: one replica, and what its step costs
-// at each number of sequences asked so far.
-struct Replica {
-  const Engine* engine;
-  absl::Span<const int> gpus;
-  int at_once;  // such replicas, where that makes a difference
-  Recipe recipe;
-  std::shared_ptr<const Pricer::Bound> bound;
-  std::vector<std::pair<int64_t, SteadyPrice>> prices;  // ascending sequences
-};
-
-struct Candidate {
-  Replica* replica;
-  const Placement* placement;
-  Plan plan;
-  int64_t max_concurrency;       // that fits in memory
-  int64_t max_step_concurrency;  // that the engine takes in its steps
-
-  const Engine& engine() const { return *replica->engine; }
-  std::string mode() const { return ModeName(plan); }
-};
+using Candidate = PlanSpace::Candidate;
+using Replica = PlanSpace::Replica;
 
 // What a plan does at one concurrency.
 struct Outcome {
@@ -92,13 +69,6 @@ std::string MemoryReason(const MemoryUse& use) {
   return reason;
 }
 
-// Sequences in flight that steps of a plan can decode.
-int64_t MaxStepConcurrency(const Recipe& recipe, const Plan& plan) {
-  if (recipe.max_rank_sequences == 0) return kMaxConcurrency;
-  return recipe.max_rank_sequences * plan.replicas * plan.pipeline *
-         plan.attention_dp;
-}
-
 std::string StepReason(const Candidate& candidate) {
   return absl::StrCat("a rank decodes at most ",
                       candidate.replica->recipe.max_rank_sequences,
@@ -106,76 +76,87 @@ std::string StepReason(const Candidate& candidate) {
                       candidate.max_step_concurrency);
 }
 
-// One question over one profile, at any number of concurrencies.
+// One question, at any number of concurrencies.
 class Advisor {
  public:
-  Advisor(const ModelShape& model, const Question& question,
-          const Profile& profile)
-      : model_(model),
+  // Borrows both. The question is valid, and the space is of its scope.
+  Advisor(PlanSpace& space, const Question& question)
+      : space_(space),
         question_(question),
-        profile_(profile),
-        placer_(profile.topology(), question.gpus.indices),
-        pricer_(profile, question.scope, question.workload.routing_skew) {
-    if (auto running = ParseMode(question.current_mode, model.is_moe());
+        rank_prices_(space.rank_work_count()),
+        contestants_(space.contestants()) {
+    if (auto running = ParseMode(question.current_mode, space.model().is_moe());
         running.ok()) {
-      running_ = *running;
+      for (Contestant& contestant : contestants_) {
+        contestant.running = contestant.plan == *running;
+      }
     }
-    const std::vector<Gpu>& gpus = profile.fingerprint().gpus;
-    const std::vector<int>& named = question.gpus.indices;
-    const int usable =
-        named.empty() ? profile.gpu_count() : static_cast<int>(named.size());
-    for (int i = 0; i < usable; ++i) {
-      const int index = named.empty() ? i : named[static_cast<size_t>(i)];
-      const int64_t bytes = gpus[static_cast<size_t>(index)].memory_bytes;
-      gpu_memory_bytes_ =
-          gpu_memory_bytes_ == 0 ? bytes : std::min(gpu_memory_bytes_, bytes);
+    if (question.workload.phase == Phase::kPrefill) {
+      // Parts of a step do not add up to the time of several.
+      for (Contestant& contestant : contestants_) contestant.parts = {};
     }
-    const absl::Span<const EngineId> engines =
-        question.engines.empty() ? ServingEngines()
-                                 : absl::MakeConstSpan(question.engines);
-    const std::vector<int> counts = question.gpus.count > 0
-                                        ? std::vector<int>{question.gpus.count}
-                                        : GpuCounts(usable);
-    for (EngineId id : engines) {
-      for (int count : counts) AddPlans(GetEngine(id), count);
+    max_concurrency_.reserve(candidates().size());
+    for (const Candidate& candidate : candidates()) {
+      max_concurrency_.push_back(
+          Memory(candidate, 1)
+              .max_concurrency.value_or(std::numeric_limits<int64_t>::max()));
     }
   }
 
-  // All that can be costed and may run at `concurrency`, best first. What
-  // cannot goes to `ruled_out` and `not_answerable`.
-  std::vector<Outcome> Rank(int64_t concurrency,
-                            std::vector<RuledOut>& ruled_out,
-                            std::vector<NotAnswerable>& not_answerable) {
-    std::vector<Outcome> ranked;
-    std::vector<Score> scores;
-    for (const Candidate& candidate : candidates_) {
-      Score& score = scores.emplace_back();
+  struct Ranking {
+    std::vector<Outcome> ranked;  // that can be costed and may run, best first
+    std::vector<const Candidate*> ruled_out, not_answerable;
+  };
+
+  Ranking Rank(int64_t concurrency) {
+    Ranking ranking;
+    std::vector<Outcome>& ranked = ranking.ranked;
+    std::vector<Score> scores(candidates().size());
+    for (const Candidate& candidate : candidates()) {
       if (!MayRun(candidate, concurrency)) {
-        ruled_out.push_back(
-            {candidate.engine().id(), candidate.mode(),
-             concurrency > candidate.max_step_concurrency
-                 ? StepReason(candidate)
-                 : MemoryReason(Memory(candidate, concurrency))});
+        ranking.ruled_out.push_back(&candidate);
         continue;
       }
       Outcome outcome = Evaluate(candidate, concurrency);
       if (!outcome.answerable) {
-        not_answerable.push_back({candidate.engine().id(), candidate.mode(),
-                                  Missing(candidate, concurrency)});
+        ranking.not_answerable.push_back(&candidate);
         continue;
       }
-      score = ScoreOf(outcome);
+      scores[IndexOf(candidate)] = ScoreOf(outcome);
       ranked.push_back(outcome);
     }
     const std::optional<size_t> first = First(contestants_, scores);
-    if (!first.has_value()) return ranked;
+    if (!first.has_value()) return ranking;
     std::stable_sort(ranked.begin(), ranked.end(), Better);
     const auto best =
         std::find_if(ranked.begin(), ranked.end(), [&](const Outcome& outcome) {
-          return outcome.candidate == &candidates_[*first];
+          return outcome.candidate == &candidates()[*first];
         });
     std::rotate(ranked.begin(), best, best + 1);
-    return ranked;
+    return ranking;
+  }
+
+  // Why other plans are not among the ranked: what engines refuse first.
+  std::vector<RuledOut> RuledOutIn(const Ranking& ranking,
+                                   int64_t concurrency) const {
+    std::vector<RuledOut> ruled_out = space_.refused();
+    for (const Candidate* candidate : ranking.ruled_out) {
+      ruled_out.push_back(
+          {candidate->engine().id(), candidate->mode(),
+           concurrency > candidate->max_step_concurrency
+               ? StepReason(*candidate)
+               : MemoryReason(Memory(*candidate, concurrency))});
+    }
+    return ruled_out;
+  }
+  std::vector<NotAnswerable> NotAnswerableIn(const Ranking& ranking,
+                                             int64_t concurrency) {
+    std::vector<NotAnswerable> not_answerable;
+    for (const Candidate* candidate : ranking.not_answerable) {
+      not_answerable.push_back({candidate->engine().id(), candidate->mode(),
+                                Missing(*candidate, concurrency)});
+    }
+    return not_answerable;
   }
 
   PlanAdvice Explain(const Outcome& outcome, int64_t concurrency) {
@@ -197,10 +178,10 @@ class Advisor {
           outcome.tpot_seconds * std::max(0.0, 1 - spread);
     }
     advice.tpot_high_seconds = outcome.tpot_seconds * (1 + spread);
-    advice.launch =
-        candidate.engine().Launch(model_, candidate.plan, workload,
-                                  profile_.fingerprint(), *candidate.placement);
-    if (profile_.topology().kind_count() > 1 ||
+    advice.launch = candidate.engine().Launch(
+        space_.model(), candidate.plan, workload,
+        space_.profile().fingerprint(), *candidate.placement);
+    if (space_.profile().topology().kind_count() > 1 ||
         !question_.gpus.indices.empty()) {
       advice.placement = *candidate.placement;
     }
@@ -232,7 +213,7 @@ class Advisor {
     for (const Change& change :
          FindChanges(contestants_, low, high,
                      [this](size_t candidate, int64_t concurrency) {
-                       return ScoreAt(candidates_[candidate], concurrency);
+                       return ScoreAt(candidates()[candidate], concurrency);
                      })) {
       flips.push_back({change.concurrency, ModeOf(change.from),
                        ModeOf(change.to), EngineOf(change.from),
@@ -240,8 +221,6 @@ class Advisor {
     }
     return flips;
   }
-
-  std::vector<RuledOut>& refused() { return refused_; }
 
   // Why there is no plan at all.
   absl::Status NoPlan(const std::vector<RuledOut>& ruled_out,
@@ -257,7 +236,7 @@ class Advisor {
       }
       const size_t named = std::min(kNamedInErrors, missing.size());
       return absl::FailedPreconditionError(absl::StrCat(
-          "no plan can be answered from profile '", profile_.name(),
+          "no plan can be answered from profile '", space_.profile().name(),
           "'; not measured: ",
           absl::StrJoin(missing.begin(),
                         missing.begin() + static_cast<std::ptrdiff_t>(named),
@@ -269,7 +248,7 @@ class Advisor {
     // What memory rules out stands behind what the engine refuses, and is told
     // first: it is nearer to running.
     const size_t first =
-        candidates_.empty() ? 0 : ruled_out.size() - candidates_.size();
+        candidates().empty() ? 0 : ruled_out.size() - candidates().size();
     const size_t end = std::min(first + kNamedInErrors, ruled_out.size());
     std::string reasons;
     for (size_t i = first; i < end; ++i) {
@@ -281,100 +260,8 @@ class Advisor {
   }
 
  private:
-  void AddPlans(const Engine& engine, int count) {
-    for (const Plan& plan :
-         EnumeratePlans(model_, engine, count, question_.options)) {
-      const Placement& placement = placer_.At(plan);
-      const std::vector<int>& gpus = placement.replicas.front();
-      if (auto refusal =
-              engine.Refusal(model_, plan, profile_.fingerprint(), gpus)) {
-        refused_.push_back({engine.id(), ModeName(plan), *std::move(refusal)});
-        continue;
-      }
-      Replica& replica = FindReplica(engine, plan, gpus);
-      const MemoryUse memory = ComputeMemory(
-          replica.recipe, plan, question_.workload, gpu_memory_bytes_);
-      candidates_.push_back(
-          {.replica = &replica,
-           .placement = &placement,
-           .plan = plan,
-           .max_concurrency = memory.max_concurrency.value_or(
-               std::numeric_limits<int64_t>::max()),
-           .max_step_concurrency = MaxStepConcurrency(replica.recipe, plan)});
-      contestants_.push_back({.plan = plan,
-                              .gpus = plan.gpus(),
-                              // Of equally simple plans those of an engine
-                              // whose rules are in no doubt come first.
-                              .complexity = 2 * Complexity(plan) +
-                                            (engine.caveat().empty() ? 0 : 1),
-                              .running = plan == running_,
-                              .parts = PartsOf(replica, plan)});
-    }
-  }
-
-  Replica& FindReplica(const Engine& engine, Plan plan,
-                       absl::Span<const int> gpus) {
-    const int at_once = profile_.MeasuresContention() ? plan.replicas : 1;
-    plan.replicas = 1;
-    for (Replica& replica : replicas_) {
-      if (replica.engine == &engine && replica.recipe.plan == plan &&
-          replica.gpus == gpus && replica.at_once == at_once) {
-        return replica;
-      }
-    }
-    Replica& replica = replicas_.emplace_back(Replica{
-        .engine = &engine,
-        .gpus = gpus,
-        .at_once = at_once,
-        .recipe =
-            engine.MakeRecipe(model_, plan, profile_.fingerprint(), gpus)});
-    Recipe& recipe = replica.recipe;
-    if (question_.host_seconds_per_step >= 0) {
-      recipe.host_seconds = question_.host_seconds_per_step;
-    }
-    if (question_.workload.extra_all_reduces > 0) AddAllReduces(recipe);
-    Site site = SiteOf(plan, gpus, profile_);
-    site.replicas = at_once;
-    replica.bound = pricer_.Bind(recipe, site);
-    constexpr size_t kUsualPrices = 24;
-    replica.prices.reserve(kUsualPrices);
-    return replica;
-  }
-
-  // Numbers of a plan's parts, as Contestant has them. A pipeline's do not add
-  // up to its time; nor do those of half batches that overlap, nor those of
-  // prompts in several steps.
-  std::array<int, kScoreParts> PartsOf(const Replica& replica,
-                                       const Plan& plan) {
-    std::array<int, kScoreParts> numbers = {};
-    if (plan.pipeline > 1 || plan.two_batch_overlap ||
-        question_.workload.phase == Phase::kPrefill) {
-      return numbers;
-    }
-    const Pricer::PartIds ids = Pricer::Parts(*replica.bound);
-    for (size_t part = 0; part < kScoreParts; ++part) {
-      const SharedPart shared{ids[part], plan.replicas, plan.attention_dp,
-                              replica.recipe.chunk_tokens,
-                              replica.recipe.mixed_steps};
-      const auto known =
-          std::find(shared_parts_.begin(), shared_parts_.end(), shared);
-      numbers[part] = static_cast<int>(known - shared_parts_.begin()) + 1;
-      if (known == shared_parts_.end()) shared_parts_.push_back(shared);
-    }
-    return numbers;
-  }
-
-  // All-reduces that the asker saw beside the model's own.
-  void AddAllReduces(Recipe& recipe) const {
-    for (const CollectiveUse& use : recipe.collectives) {
-      if (use.steps.front().op != CollectiveOp::kAllReduce) continue;
-      CollectiveUse extra = use;
-      extra.name = "all_reduce extra";
-      extra.section = Section::kLayers;
-      extra.count = static_cast<double>(question_.workload.extra_all_reduces);
-      recipe.collectives.push_back(std::move(extra));
-      return;
-    }
+  const std::vector<Candidate>& candidates() const {
+    return space_.candidates();
   }
 
   Workload At(int64_t concurrency) const {
@@ -428,7 +315,7 @@ class Advisor {
                           const Workload& workload) {
     const Pricer::Bound& bound = *candidate.replica->bound;
     std::vector<Term> terms =
-        pricer_
+        space_.pricer()
             .Explain(bound, Load(candidate, workload), StepLaunch(),
                      candidate.plan.replicas)
             .terms;
@@ -436,7 +323,7 @@ class Advisor {
     if (seconds <= 0) return terms;
     const SteadyState state = Steady(candidate, workload);
     const StepPrice admission =
-        pricer_.Price(bound, state.admission, Launch::kEager);
+        space_.pricer().Price(bound, state.admission, Launch::kEager);
     terms.push_back(
         {.name = "prompts of other sequences",
          .seconds = seconds,
@@ -456,45 +343,76 @@ class Advisor {
 
   MemoryUse Memory(const Candidate& candidate, int64_t concurrency) const {
     return ComputeMemory(candidate.replica->recipe, candidate.plan,
-                         At(concurrency), gpu_memory_bytes_);
+                         At(concurrency), space_.gpu_memory_bytes());
   }
 
   bool MayRun(const Candidate& candidate, int64_t concurrency) const {
     return concurrency <= candidate.max_step_concurrency &&
            (question_.limits.ignore_memory ||
-            concurrency <= candidate.max_concurrency);
+            concurrency <= max_concurrency_[IndexOf(candidate)]);
   }
 
-  // The step of one replica; the same for all plans that differ in replicas
-  // only and give each as many sequences.
-  const SteadyPrice& Price(const Candidate& candidate,
-                           const Workload& workload) {
-    Replica& replica = *candidate.replica;
-    const int64_t sequences =
-        CeilDivide(workload.concurrency, candidate.plan.replicas);
-    const auto known = std::lower_bound(
-        replica.prices.begin(), replica.prices.end(), sequences,
-        [](const auto& entry, int64_t sought) { return entry.first < sought; });
-    if (known != replica.prices.end() && known->first == sequences) {
-      return known->second;
+  size_t IndexOf(const Candidate& candidate) const {
+    return static_cast<size_t>(&candidate - candidates().data());
+  }
+
+  // In steady state: what plans of equal rank_work have in common.
+  struct RankPrice {
+    int64_t concurrency = 0;  // 0: of none
+    SteadyState state;
+    StepSums decode, admission;
+  };
+
+  // Plans are asked for one concurrency after the other, so that the last one
+  // is all that need be remembered.
+  const RankPrice& RankPriceOf(const Candidate& candidate,
+                               const Workload& workload) {
+    RankPrice& price = rank_prices_[candidate.rank_work];
+    if (price.concurrency == workload.concurrency) return price;
+    const Pricer::Bound& bound = *candidate.replica->bound;
+    price.concurrency = workload.concurrency;
+    price.state = Steady(candidate, workload);
+    price.decode =
+        space_.pricer().PriceOwn(bound, price.state.decode, StepLaunch());
+    price.admission =
+        space_.pricer().PriceOwn(bound, price.state.admission, Launch::kEager);
+    return price;
+  }
+
+  SteadyPrice Price(const Candidate& candidate, const Workload& workload) {
+    Pricer& pricer = space_.pricer();
+    const Pricer::Bound& bound = *candidate.replica->bound;
+    if (workload.phase != Phase::kSteadyState) {
+      return {.token =
+                  pricer.Price(bound, Load(candidate, workload), StepLaunch())};
     }
-    SteadyPrice price;
-    if (workload.phase == Phase::kSteadyState) {
-      const SteadyState state = Steady(candidate, workload);
-      price = PriceSteadyState(
-          state, pricer_.Price(*replica.bound, state.decode, StepLaunch()),
-          pricer_.Price(*replica.bound, state.admission, Launch::kEager));
-    } else {
-      price.token = pricer_.Price(*replica.bound, Load(candidate, workload),
-                                  StepLaunch());
+    const RankPrice& rank = RankPriceOf(candidate, workload);
+    return PriceSteadyState(
+        rank.state,
+        pricer.Price(bound, rank.state.decode, StepLaunch(), rank.decode),
+        pricer.Price(bound, rank.state.admission, Launch::kEager,
+                     rank.admission));
+  }
+
+  bool MayBeAnswerable(const Candidate& candidate) const {
+    switch (question_.workload.phase) {
+      case Phase::kSteadyState:
+        return candidate.graph_answerable && candidate.eager_answerable;
+      case Phase::kDecode:
+        return candidate.graph_answerable;
+      case Phase::kPrefill:
+        break;
     }
-    return replica.prices.emplace(known, sequences, price)->second;
+    return candidate.eager_answerable;
   }
 
   Outcome Evaluate(const Candidate& candidate, int64_t concurrency) {
+    Outcome outcome{.candidate = &candidate};
+    outcome.answerable = MayBeAnswerable(candidate);
+    if (!outcome.answerable) return outcome;
     const Workload workload = At(concurrency);
-    const SteadyPrice& price = Price(candidate, workload);
-    Outcome outcome{.candidate = &candidate, .price = price.token};
+    const SteadyPrice price = Price(candidate, workload);
+    outcome.price = price.token;
     outcome.answerable = outcome.price.answerable;
     if (!outcome.answerable) return outcome;
     // All sequences together give `tokens` in `seconds`.
@@ -560,14 +478,14 @@ class Advisor {
 
   // Empty: of none.
   std::string ModeOf(const std::optional<size_t>& candidate) const {
-    return candidate.has_value() ? candidates_[*candidate].mode()
+    return candidate.has_value() ? candidates()[*candidate].mode()
                                  : std::string();
   }
 
   std::optional<EngineId> EngineOf(
       const std::optional<size_t>& candidate) const {
     if (!candidate.has_value()) return std::nullopt;
-    return candidates_[*candidate].engine().id();
+    return candidates()[*candidate].engine().id();
   }
 
   double Residual() const {
@@ -607,11 +525,11 @@ class Advisor {
     const Workload workload = At(concurrency);
     const Pricer::Bound& bound = *candidate.replica->bound;
     std::vector<std::string> missing =
-        pricer_.Explain(bound, Load(candidate, workload), StepLaunch()).missing;
+        space_.pricer().Missing(bound, Load(candidate, workload), StepLaunch());
     if (workload.phase != Phase::kSteadyState) return missing;
     const StepLoad admission = Steady(candidate, workload).admission;
     for (std::string& one :
-         pricer_.Explain(bound, admission, Launch::kEager).missing) {
+         space_.pricer().Missing(bound, admission, Launch::kEager)) {
       if (std::find(missing.begin(), missing.end(), one) == missing.end()) {
         missing.push_back(std::move(one));
       }
@@ -640,62 +558,26 @@ class Advisor {
     }
   }
 
-  const ModelShape& model_;
+  PlanSpace& space_;
   const Question& question_;
-  const Profile& profile_;
-  Placer placer_;
-  Pricer pricer_;
-  int64_t gpu_memory_bytes_ = 0;
-  std::optional<Plan> running_;   // question_.current_mode
-  std::deque<Replica> replicas_;  // stable addresses, as the next
-  std::deque<Candidate> candidates_;
-  std::vector<Contestant> contestants_;  // parallel to candidates_
-  // Plans with the same of these hold the same sequences on each rank.
-  struct SharedPart {
-    const void* id;
-    int replicas, attention_dp;
-    int64_t chunk_tokens;
-    bool mixed_steps;
-    friend bool operator==(const SharedPart&, const SharedPart&) = default;
-  };
-  std::vector<SharedPart> shared_parts_;
-  std::vector<RuledOut> refused_;
+  std::vector<RankPrice> rank_prices_;
+  std::vector<Contestant> contestants_;   // parallel to candidates(), as
+  std::vector<int64_t> max_concurrency_;  // what fits in memory
 };
-
-absl::Status ValidateFor(const ModelShape& model, const Question& question,
-                         const Profile& profile) {
-  RETURN_IF_ERROR(Validate(model));
-  RETURN_IF_ERROR(Validate(question));
-  if (question.gpus.count > profile.gpu_count()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "gpus.count is ", question.gpus.count, "; allowed: 1 to ",
-        profile.gpu_count(), ", the GPUs of profile '", profile.name(), "'"));
-  }
-  for (const int index : question.gpus.indices) {
-    if (index < profile.gpu_count()) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "gpus.indices is ", index, "; allowed: 0 to ", profile.gpu_count() - 1,
-        ", the GPUs of profile '", profile.name(), "'"));
-  }
-  if (profile.gpu_count() == 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("profile '", profile.name(), "' names no GPU"));
-  }
-  return absl::OkStatus();
-}
 
 }  // namespace
 
-absl::StatusOr<Advice> Recommend(const ModelShape& model,
-                                 const Question& question,
-                                 const Profile& profile) {
-  RETURN_IF_ERROR(ValidateFor(model, question, profile));
-  Advisor advisor(model, question, profile);
+absl::StatusOr<Advice> Recommend(PlanSpace& space, const Question& question) {
+  RETURN_IF_ERROR(Validate(question));
+  Advisor advisor(space, question);
   const int64_t concurrency = question.workload.concurrency;
+  const Advisor::Ranking ranking = advisor.Rank(concurrency);
+  const std::vector<Outcome>& ranked = ranking.ranked;
   Advice advice;
-  advice.ruled_out = std::move(advisor.refused());
-  const std::vector<Outcome> ranked =
-      advisor.Rank(concurrency, advice.ruled_out, advice.not_answerable);
+  if (question.explain || ranked.empty()) {
+    advice.ruled_out = advisor.RuledOutIn(ranking, concurrency);
+    advice.not_answerable = advisor.NotAnswerableIn(ranking, concurrency);
+  }
   if (ranked.empty()) {
     return advisor.NoPlan(advice.ruled_out, advice.not_answerable);
   }
@@ -706,16 +588,28 @@ absl::StatusOr<Advice> Recommend(const ModelShape& model,
   }
   advice.confidence = advisor.ComputeConfidence(ranked);
   if (question.explain) {
-    advice.flip_points =
-        advisor.FlipPoints(1, std::max(kFlipRange, concurrency));
+    Question one = question;
+    one.workload.concurrency = std::max(kFlipRange, concurrency);
+    std::optional<PlanSpace::Flips>& last = space.last_flips();
+    if (!last.has_value() || last->question != one) {
+      last = {one, advisor.FlipPoints(1, one.workload.concurrency)};
+    }
+    advice.flip_points = last->points;
   }
   return advice;
 }
 
-absl::StatusOr<SweepAdvice> Sweep(const ModelShape& model,
-                                  const Question& question,
+absl::StatusOr<Advice> Recommend(const ModelShape& model,
+                                 const Question& question,
+                                 const Profile& profile) {
+  RETURN_IF_ERROR(Validate(question));
+  ASSIGN_OR_RETURN(const auto space,
+                   PlanSpace::Create(model, ScopeOf(question), profile));
+  return Recommend(*space, question);
+}
+
+absl::StatusOr<SweepAdvice> Sweep(PlanSpace& space, const Question& question,
                                   absl::Span<const int64_t> concurrencies,
-                                  const Profile& profile,
                                   absl::FunctionRef<absl::Status()> proceed) {
   if (concurrencies.empty()) {
     return absl::InvalidArgumentError("concurrencies is empty");
@@ -727,18 +621,16 @@ absl::StatusOr<SweepAdvice> Sweep(const ModelShape& model,
   Question one = question;
   for (int64_t concurrency : {ascending.front(), ascending.back()}) {
     one.workload.concurrency = concurrency;
-    RETURN_IF_ERROR(ValidateFor(model, one, profile));
+    RETURN_IF_ERROR(Validate(one));
   }
-  Advisor advisor(model, one, profile);
+  Advisor advisor(space, one);
   SweepAdvice sweep;
   absl::Status unanswered;
   bool any = false;
   for (int64_t concurrency : ascending) {
     RETURN_IF_ERROR(proceed());
-    std::vector<RuledOut> ruled_out = advisor.refused();
-    std::vector<NotAnswerable> not_answerable;
-    const std::vector<Outcome> ranked =
-        advisor.Rank(concurrency, ruled_out, not_answerable);
+    const Advisor::Ranking ranking = advisor.Rank(concurrency);
+    const std::vector<Outcome>& ranked = ranking.ranked;
     SweepAdvice::Point& point = sweep.points.emplace_back();
     point.concurrency = concurrency;
     for (size_t i = 0; i < std::min(kSweepPlans, ranked.size()); ++i) {
@@ -746,7 +638,9 @@ absl::StatusOr<SweepAdvice> Sweep(const ModelShape& model,
     }
     any = any || !ranked.empty();
     if (ranked.empty()) {
-      unanswered = advisor.NoPlan(ruled_out, not_answerable);
+      unanswered =
+          advisor.NoPlan(advisor.RuledOutIn(ranking, concurrency),
+                         advisor.NotAnswerableIn(ranking, concurrency));
       point.unanswered = std::string(unanswered.message());
     }
   }
@@ -760,7 +654,12 @@ absl::StatusOr<SweepAdvice> Sweep(const ModelShape& model,
                                   const Question& question,
                                   absl::Span<const int64_t> concurrencies,
                                   const Profile& profile) {
-  return Sweep(model, question, concurrencies, profile,
+  Question one = question;
+  one.workload.concurrency = 1;
+  RETURN_IF_ERROR(Validate(one));
+  ASSIGN_OR_RETURN(const auto space,
+                   PlanSpace::Create(model, ScopeOf(question), profile));
+  return Sweep(*space, question, concurrencies,
                [] { return absl::OkStatus(); });
 }
 

@@ -21,6 +21,7 @@
 #include "server/model/memory.h"
 #include "server/model/term.h"
 #include "server/profile/profile.h"
+#include "server/recommend/plan_space.h"
 
 namespace fabricwise {
 
@@ -43,24 +44,10 @@ struct PlanAdvice {
   std::vector<std::string> misses;  // limits not met, in words
 };
 
-struct RuledOut {
-  EngineId engine;
-  std::string mode;
-  std::string reason;
-};
-
 struct NotAnswerable {
   EngineId engine;
   std::string mode;
   std::vector<std::string> missing_measurements;
-};
-
-// A change of the best mode; found as FindChanges (ranking.h) promises.
-struct FlipPoint {
-  int64_t concurrency;             // the smallest at which to_mode is best
-  std::string from_mode, to_mode;  // empty: none runs, or none is known
-  // Whose plans they are; nullopt with an empty mode.
-  std::optional<EngineId> from_engine, to_engine;
 };
 
 struct Confidence {
@@ -95,20 +82,21 @@ absl::StatusOr<Advice> Recommend(const ModelShape& model,
                                  const Question& question,
                                  const Profile& profile);
 
-// question.workload.concurrency is ignored. Fails as Recommend does only where
-// no concurrency can be answered. `proceed` is asked before each concurrency
-// and before the search for flip points: a status of it that is not OK ends the
-// sweep and is returned.
-absl::StatusOr<SweepAdvice> Sweep(const ModelShape& model,
-                                  const Question& question,
-                                  absl::Span<const int64_t> concurrencies,
-                                  const Profile& profile,
-                                  absl::FunctionRef<absl::Status()> proceed);
+// The same for one question of several: `space` is of the model, the profile
+// and ScopeOf(question).
+absl::StatusOr<Advice> Recommend(PlanSpace& space, const Question& question);
 
-// The same, to its end.
+// question.workload.concurrency is ignored. Fails as Recommend does only where
+// no concurrency can be answered.
 absl::StatusOr<SweepAdvice> Sweep(const ModelShape& model,
                                   const Question& question,
                                   absl::Span<const int64_t> concurrencies,
                                   const Profile& profile);
+
+// `proceed` is asked before each concurrency and before the search for flip
+// points: a status of it that is not OK ends the sweep and is returned.
+absl::StatusOr<SweepAdvice> Sweep(PlanSpace& space, const Question& question,
+                                  absl::Span<const int64_t> concurrencies,
+                                  absl::FunctionRef<absl::Status()> proceed);
 
 }  // namespace fabricwise

@@ -82,9 +82,6 @@ class Search {
 
   std::vector<Change> Between(int64_t low, int64_t high) {
     std::vector<Look> looks(contestants_.size());
-    for (size_t i = 0; i < looks.size(); ++i) {
-      looks[i] = {.at = low, .score = score_(i, low)};
-    }
     for (int64_t at = low; at < high;) {
       const int64_t next = std::min(kLookFactor * at, high);
       Descend(FieldOf(looks, at, next), at, next);
@@ -95,7 +92,7 @@ class Search {
 
  private:
   struct Look {
-    int64_t at = 0;
+    int64_t at = 0;  // 0: none yet
     Score score;
   };
 
@@ -120,20 +117,12 @@ class Search {
   // Those that may stand first somewhere from `low` to `high`. `looks`: the
   // last ones, at `low` or below it; becomes those at `high`.
   Field FieldOf(std::vector<Look>& looks, int64_t low, int64_t high) {
+    const double slack = Slack(low, high);
     Field field;
     field.reserve(looks.size());
-    std::optional<Time> least;
-    const auto add = [&](size_t i) {
-      Look& look = looks[i];
-      if (look.at < low) look = {.at = low, .score = score_(i, low)};
-      const Entry& entry =
-          field.emplace_back(Entry{i, look.score, score_(i, high)});
-      look = {.at = high, .score = entry.high};
-      if (entry.Always() &&
-          (!least.has_value() || Better(entry.Worst(), *least))) {
-        least = entry.Worst();
-      }
-    };
+    std::optional<Entry> ahead;
+    // Of those that need not be looked at.
+    std::vector<bool> known(looks.size()), out(looks.size());
     // The shortest at the last look goes first, so that others can be left out.
     std::vector<size_t> order(looks.size());
     std::iota(order.begin(), order.end(), size_t{0});
@@ -142,23 +131,54 @@ class Search {
       if (x.runs != y.runs) return x.runs;
       return Better(TimeOf(x), TimeOf(y));
     });
-    for (const size_t i : order) {
-      const Score& score = looks[i].score;
-      const Time at_best{score.misses, score.seconds / kFall};
-      if (score.runs && least.has_value() && Better(*least, at_best) &&
-          !Within(at_best, *least, MarginOf(contestants_[i]))) {
-        continue;
+    const auto is_out = [&](size_t i, const Entry* faster) {
+      if (!ahead.has_value()) return false;
+      const Score& last = looks[i].score;
+      const Time at_best{last.misses, last.seconds / kFall};
+      if (last.runs && Better(ahead->Worst(), at_best) &&
+          !Within(at_best, ahead->Worst(), MarginOf(contestants_[i]))) {
+        return true;
       }
-      add(i);
-    }
+      if (faster == nullptr || !faster->Always() || ahead->MayMiss()) {
+        return false;
+      }
+      Entry at_least{.index = i, .low = faster->low, .high = faster->high};
+      for (Score* score : {&at_least.low, &at_least.high}) {
+        score->misses = false;
+        score->seconds /= kFall;
+        score->part_seconds = {};
+      }
+      return SurelyBeyond(at_least, *ahead, slack);
+    };
+    std::vector<size_t> place(looks.size());  // in the field
+    const auto take = [&](auto& self, size_t i) -> void {
+      if (known[i]) return;
+      known[i] = true;
+      const Entry* faster = nullptr;
+      if (const auto j = contestants_[i].faster; j.has_value()) {
+        self(self, *j);
+        if (!out[*j]) faster = &field[place[*j]];
+      }
+      out[i] = is_out(i, faster);
+      if (out[i]) return;
+      Look& look = looks[i];
+      if (look.at < low) look = {.at = low, .score = score_(i, low)};
+      place[i] = field.size();
+      const Entry& entry =
+          field.emplace_back(Entry{i, look.score, score_(i, high)});
+      look = {.at = high, .score = entry.high};
+      if (entry.Always() &&
+          (!ahead.has_value() || Better(entry.Worst(), ahead->Worst()))) {
+        ahead = entry;
+      }
+    };
+    for (const size_t i : order) take(take, i);
     return field;
   }
 
   // Appends the changes in (low, high] to changes_.
   void Descend(Field field, int64_t low, int64_t high) {
-    // How far two may part or meet between `low` and `high`.
-    const double slack =
-        kStray * static_cast<double>(high - low) / static_cast<double>(low);
+    const double slack = Slack(low, high);
     Narrow(field, slack);
     const bool last = high - low == 1;
     if (!last && Decided(field, slack)) return;
@@ -178,6 +198,11 @@ class Search {
     }
     Descend(std::move(field), low, middle);
     Descend(std::move(above), middle, high);
+  }
+
+  // How far two may part or meet between the two.
+  static double Slack(int64_t low, int64_t high) {
+    return kStray * static_cast<double>(high - low) / static_cast<double>(low);
   }
 
   // Leaves out what can nowhere be within its margin of the first.
@@ -234,6 +259,8 @@ class Search {
     if (!a.Always() || !b.low.runs) return false;
     if (a.MayMiss() && !b.WillMiss()) return false;
     if (!a.MayMiss() && b.WillMiss()) return true;
+    // With nothing in common it would be harder, with all of it no easier than:
+    if (a.low.seconds > (1 + margin) * b.low.seconds) return false;
     const Common common = CommonOf(a, b);
     const auto within = [&](double of_a, double of_b, double of_both) {
       return (1 + slack) * (of_a - of_both) <=
@@ -252,6 +279,8 @@ class Search {
     if (ahead.MayMiss() && !entry.WillMiss()) return false;
     if (!ahead.MayMiss() && entry.WillMiss()) return true;
     const double margin = MarginOf(Of(entry));
+    // However much the two have in common:
+    if (entry.low.seconds <= (1 + margin) * ahead.low.seconds) return false;
     const Common common = CommonOf(entry, ahead);
     const auto beyond = [&](double time, double of_ahead, double of_both) {
       return time - of_both >

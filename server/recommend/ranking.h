@@ -26,7 +26,7 @@ inline constexpr double kTieRatio = 0.01;
 inline constexpr double kSwitchMargin = 0.05;
 
 // Parts of a contestant's time that others may have in common with it.
-inline constexpr size_t kScoreParts = 3;
+inline constexpr size_t kScoreParts = 5;
 
 struct Contestant {
   Plan plan;
@@ -36,6 +36,9 @@ struct Contestant {
   // Contestants with equal numbers of a part take the same time for it at
   // every concurrency; 0: nothing is known of that.
   std::array<int, kScoreParts> parts = {};
+  // Index of one that takes no longer than this anywhere, but for kFall: the
+  // same on more replicas. nullopt: none is known.
+  std::optional<size_t> faster;
 };
 
 // Of one contestant at one concurrency.

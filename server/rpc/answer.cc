@@ -86,57 +86,61 @@ absl::StatusOr<ModelShape> ResolveModel(const v1::Model& model) {
   return shape;
 }
 
-absl::Status Answer(const v1::RecommendParallelismRequest& request,
-                    const Profile& profile,
+absl::StatusOr<Asked> AskedIn(const v1::RecommendParallelismRequest& request) {
+  Asked asked;
+  ASSIGN_OR_RETURN(asked.view, ViewFromProto(request.view()));
+  ASSIGN_OR_RETURN(asked.question, QuestionFromProto(request));
+  asked.question.explain = asked.view == v1::ADVICE_VIEW_FULL;
+  RETURN_IF_ERROR(Validate(asked.question));
+  return asked;
+}
+
+absl::StatusOr<Asked> AskedIn(const v1::SweepConcurrencyRequest& request) {
+  if (!request.has_question()) {
+    return NotAllowed("question", "absent",
+                      "a question with model and workload");
+  }
+  Asked asked;
+  ASSIGN_OR_RETURN(asked.view, ViewFromProto(request.question().view()));
+  ASSIGN_OR_RETURN(asked.concurrencies, Concurrencies(request));
+  ASSIGN_OR_RETURN(asked.question, QuestionFromProto(request.question()));
+  asked.question.workload.concurrency = asked.concurrencies.front();
+  RETURN_IF_ERROR(Validate(asked.question));
+  return asked;
+}
+
+absl::Status Answer(const Asked& asked, PlanSpace& space,
                     v1::RecommendParallelismResponse* response) {
-  ASSIGN_OR_RETURN(const v1::AdviceView view, ViewFromProto(request.view()));
-  ASSIGN_OR_RETURN(const ModelShape model, ResolveModel(request.model()));
-  ASSIGN_OR_RETURN(Question question, QuestionFromProto(request));
-  question.explain = view == v1::ADVICE_VIEW_FULL;
-  RETURN_IF_ERROR(Validate(question));
-  ASSIGN_OR_RETURN(const Advice advice, Recommend(model, question, profile));
+  ASSIGN_OR_RETURN(const Advice advice, Recommend(space, asked.question));
 
   response->Clear();
   response->mutable_plans()->Reserve(static_cast<int>(advice.plans.size()));
   for (const PlanAdvice& plan : advice.plans) {
-    ToProto(plan, view, response->add_plans());
+    ToProto(plan, asked.view, response->add_plans());
   }
-  if (view == v1::ADVICE_VIEW_FULL) {
+  if (asked.view == v1::ADVICE_VIEW_FULL) {
     for (const RuledOut& ruled_out : advice.ruled_out) {
       ToProto(ruled_out, response->add_ruled_out());
     }
     for (const NotAnswerable& not_answerable : advice.not_answerable) {
       ToProto(not_answerable, response->add_not_answerable());
     }
-    ToProto(model, response->mutable_model());
+    ToProto(space.model(), response->mutable_model());
   }
   for (const FlipPoint& flip : advice.flip_points) {
     ToProto(flip, response->add_flip_points());
   }
-  GroundsToProto(profile, advice.plans.front().basis,
+  GroundsToProto(space.profile(), advice.plans.front().basis,
                  response->mutable_grounds());
   ToProto(advice.confidence, response->mutable_confidence());
   return absl::OkStatus();
 }
 
-absl::Status Answer(const v1::SweepConcurrencyRequest& request,
-                    const Profile& profile,
+absl::Status Answer(const Asked& asked, PlanSpace& space,
                     absl::FunctionRef<absl::Status()> proceed,
                     v1::SweepConcurrencyResponse* response) {
-  if (!request.has_question()) {
-    return NotAllowed("question", "absent",
-                      "a question with model and workload");
-  }
-  const v1::RecommendParallelismRequest& asked = request.question();
-  ASSIGN_OR_RETURN(const v1::AdviceView view, ViewFromProto(asked.view()));
-  ASSIGN_OR_RETURN(const std::vector<int64_t> concurrencies,
-                   Concurrencies(request));
-  ASSIGN_OR_RETURN(const ModelShape model, ResolveModel(asked.model()));
-  ASSIGN_OR_RETURN(Question question, QuestionFromProto(asked));
-  question.workload.concurrency = concurrencies.front();
-  RETURN_IF_ERROR(Validate(question));
   ASSIGN_OR_RETURN(const SweepAdvice advice,
-                   Sweep(model, question, concurrencies, profile, proceed));
+                   Sweep(space, asked.question, asked.concurrencies, proceed));
 
   response->Clear();
   Standing basis = Standing::kMeasured;
@@ -144,7 +148,7 @@ absl::Status Answer(const v1::SweepConcurrencyRequest& request,
     v1::SweepPoint* out = response->add_points();
     out->set_concurrency(point.concurrency);
     for (const PlanAdvice& plan : point.plans) {
-      ToProto(plan, view, out->add_plans());
+      ToProto(plan, asked.view, out->add_plans());
     }
     out->set_unanswered(point.unanswered);
     if (!point.plans.empty()) basis = Worse(basis, point.plans.front().basis);
@@ -152,16 +156,33 @@ absl::Status Answer(const v1::SweepConcurrencyRequest& request,
   for (const FlipPoint& flip : advice.flip_points) {
     ToProto(flip, response->add_flip_points());
   }
-  GroundsToProto(profile, basis, response->mutable_grounds());
-  if (view == v1::ADVICE_VIEW_FULL) ToProto(model, response->mutable_model());
+  GroundsToProto(space.profile(), basis, response->mutable_grounds());
+  if (asked.view == v1::ADVICE_VIEW_FULL) {
+    ToProto(space.model(), response->mutable_model());
+  }
   return absl::OkStatus();
+}
+
+absl::Status Answer(const v1::RecommendParallelismRequest& request,
+                    const Profile& profile,
+                    v1::RecommendParallelismResponse* response) {
+  ASSIGN_OR_RETURN(const Asked asked, AskedIn(request));
+  ASSIGN_OR_RETURN(const ModelShape model, ResolveModel(request.model()));
+  ASSIGN_OR_RETURN(const auto space,
+                   PlanSpace::Create(model, ScopeOf(asked.question), profile));
+  return Answer(asked, *space, response);
 }
 
 absl::Status Answer(const v1::SweepConcurrencyRequest& request,
                     const Profile& profile,
                     v1::SweepConcurrencyResponse* response) {
+  ASSIGN_OR_RETURN(const Asked asked, AskedIn(request));
+  ASSIGN_OR_RETURN(const ModelShape model,
+                   ResolveModel(request.question().model()));
+  ASSIGN_OR_RETURN(const auto space,
+                   PlanSpace::Create(model, ScopeOf(asked.question), profile));
   return Answer(
-      request, profile, [] { return absl::OkStatus(); }, response);
+      asked, *space, [] { return absl::OkStatus(); }, response);
 }
 
 void ListModels(v1::ListModelsResponse* response) {

@@ -147,20 +147,30 @@ absl::StatusOr<AnswerBytes> Handler::AnswerFrom(absl::string_view request,
     return NoMessage(Request::descriptor()->full_name());
   }
   auto* response = google::protobuf::Arena::CreateMessage<Response>(&arena);
-  absl::Status answered;
+  ASSIGN_OR_RETURN(const Asked asked, AskedIn(*message));
+  constexpr bool kSweeps = std::is_same_v<Request, v1::SweepConcurrencyRequest>;
   const v1::Model* model = nullptr;
-  if constexpr (std::is_same_v<Request, v1::SweepConcurrencyRequest>) {
-    answered = Answer(
-        *message, *snapshot->profile, [&] { return CheckDeadline(deadline); },
-        response);
+  if constexpr (kSweeps) {
     model = &message->question().model();
   } else {
-    answered = Answer(*message, *snapshot->profile, response);
     model = &message->model();
+  }
+  const std::string model_name = model->SerializeAsString();
+  ASSIGN_OR_RETURN(
+      const PlanSpaces::Lease lease,
+      plan_spaces_.Get(model_name, ScopeOf(asked.question), snapshot->profile,
+                       [&] { return ResolveModel(*model); }));
+  absl::Status answered;
+  if constexpr (kSweeps) {
+    answered = Answer(
+        asked, lease.space(), [&] { return CheckDeadline(deadline); },
+        response);
+  } else {
+    answered = Answer(asked, lease.space(), response);
   }
   // One that could not be answered for want of measurements most of all.
   if (answered.ok() || absl::IsFailedPrecondition(answered)) {
-    recent_models_.Add(*model);
+    recent_models_.Add(model_name);
   }
   RETURN_IF_ERROR(answered);
   auto bytes =

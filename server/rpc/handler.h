@@ -21,6 +21,7 @@
 #include "server/base/clock.h"
 #include "server/rpc/answer_cache.h"
 #include "server/rpc/backend.h"
+#include "server/rpc/plan_spaces.h"
 #include "server/rpc/recent_models.h"
 #include "server/rpc/snapshot.h"
 
@@ -121,6 +122,7 @@ class Handler {
   const Clock* const clock_;
   AnswerCache recommendations_;
   AnswerCache sweeps_;
+  PlanSpaces plan_spaces_;
   RecentModels recent_models_;
   std::mutex import_mutex_;
 };

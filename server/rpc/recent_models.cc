@@ -2,20 +2,18 @@
 #include "server/rpc/recent_models.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace fabricwise {
 
-void RecentModels::Add(const v1::Model& model) {
-  if (model.ByteSizeLong() > kMostBytes) return;
-  std::string bytes = model.SerializeAsString();
+void RecentModels::Add(const std::string& model) {
+  if (model.size() > kMostBytes) return;
   std::lock_guard lock(mutex_);
-  const auto found = std::find(serialized_.begin(), serialized_.end(), bytes);
+  const auto found = std::find(serialized_.begin(), serialized_.end(), model);
   if (found != serialized_.end()) {
     std::rotate(serialized_.begin(), found, found + 1);
     return;
   }
-  serialized_.push_front(std::move(bytes));
+  serialized_.push_front(model);
   if (serialized_.size() > kMost) serialized_.pop_back();
 }
 

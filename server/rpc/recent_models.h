@@ -22,7 +22,8 @@ class RecentModels {
   // A config longer than this is not kept.
   static constexpr size_t kMostBytes = size_t{64} << 10;
 
-  void Add(const v1::Model& model);
+  // `model`: a v1::Model in wire form.
+  void Add(const std::string& model);
   // Newest first.
   std::vector<v1::Model> Get() const;
 

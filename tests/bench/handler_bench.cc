@@ -55,12 +55,17 @@ double Quantile(std::vector<double>& values, double q) {
 
 void Ask(benchmark::State& state, const std::string& preset,
          v1::AdviceView view, v1::Engine engine = v1::ENGINE_VLLM) {
-  const std::string request =
-      Question(preset, view, engine).SerializeAsString();
+  v1::RecommendParallelismRequest question = Question(preset, view, engine);
   Node& node = TheNode();
   std::vector<double> micros;
   size_t bytes = 0;
+  int64_t asked = 0;
   for (auto _ : state) {
+    // Of lengths that were not asked for before.
+    ++asked;
+    question.mutable_workload()->set_concurrency(1 + asked % 512);
+    question.mutable_workload()->set_output_tokens(1024 + asked);
+    const std::string request = question.SerializeAsString();
     const absl::Time start = absl::Now();
     const auto answer =
         node.uncached.RecommendParallelism(request, absl::InfiniteFuture());

@@ -35,8 +35,8 @@ TEST(DecodeLoad, SplitsAReplicaIntoAsManyMicroBatchesAsItCan) {
 TEST(DecodeLoad, CanLeaveSequencesOut) {
   const Workload workload{
       .concurrency = 8, .input_tokens = 3000, .output_tokens = 1000};
-  const StepLoad load =
-      DecodeLoad(workload, {.attention_dp = 2, .attention_tp = 2}, 3);
+  const Plan plan{.attention_dp = 2, .attention_tp = 2};
+  const StepLoad load = DecodeLoad(DecodeLoad(workload, plan), plan, 3);
   EXPECT_EQ(load.replica_sequences, 8);
   EXPECT_EQ(load.rank_sequences, 3);
   EXPECT_EQ(load.prompt_tokens, 0);
@@ -51,7 +51,8 @@ TEST(AdmissionLoad, HasPromptsBesideWhatDecodes) {
   const Workload workload{
       .concurrency = 8, .input_tokens = 1000, .output_tokens = 1000};
   const Plan plan{.attention_dp = 4};
-  const StepLoad load = AdmissionLoad(workload, plan, 2, 1500, 30);
+  const StepLoad load =
+      AdmissionLoad(DecodeLoad(workload, plan), workload, plan, 2, 1500, 30);
   EXPECT_EQ(load.rank_sequences, 2);
   EXPECT_EQ(load.prompt_tokens, 1500);
   EXPECT_EQ(load.rank_tokens, 1502);

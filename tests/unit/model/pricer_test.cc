@@ -23,10 +23,8 @@
 namespace fabricwise {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
-using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -62,6 +60,13 @@ ExplainedPrice Explain(const Profile& profile, const ModelShape& model,
   Pricer pricer(profile, asked.scope, asked.workload.routing_skew);
   const auto bound = pricer.Bind(recipe);
   return pricer.Explain(*bound, DecodeLoad(asked.workload, plan), asked.launch);
+}
+
+StepLoad Admission(const Workload& workload, const Plan& plan,
+                   int64_t sequences, double prompt_tokens,
+                   double other_tokens) {
+  return AdmissionLoad(DecodeLoad(workload, plan), workload, plan, sequences,
+                       prompt_tokens, other_tokens);
 }
 
 double Sum(const std::vector<Term>& terms) {
@@ -154,23 +159,33 @@ TEST(Pricer, TellsThePartsThatPlansHaveInCommon) {
   const auto a = bind(sliced, of_sliced), b = bind(whole, of_whole),
              c = bind(split, of_split);
   // What a rank does by itself, and communication; but not the experts.
-  EXPECT_EQ(Pricer::Parts(*a)[0], Pricer::Parts(*b)[0]);
-  EXPECT_EQ(Pricer::Parts(*a)[1], Pricer::Parts(*b)[1]);
-  EXPECT_NE(Pricer::Parts(*a)[2], Pricer::Parts(*b)[2]);
-  EXPECT_NE(Pricer::Parts(*a)[0], Pricer::Parts(*c)[0]);
+  constexpr size_t kExperts = kStepParts - 1;
+  const Pricer::PartIds ids_of_a = Pricer::Parts(*a);
+  for (size_t part = 0; part < kExperts; ++part) {
+    EXPECT_EQ(ids_of_a[part], Pricer::Parts(*b)[part]) << part;
+  }
+  EXPECT_NE(ids_of_a[kExperts], Pricer::Parts(*b)[kExperts]);
+  EXPECT_NE(ids_of_a[0], Pricer::Parts(*c)[0]);
+  EXPECT_TRUE(Pricer::SameOwnWork(*a, *b));
+  EXPECT_FALSE(Pricer::SameOwnWork(*a, *c));
 
-  const Workload workload = {.concurrency = 64};
-  const StepPrice of_a =
-      pricer.Price(*a, DecodeLoad(workload, sliced), Launch::kGraph);
-  const StepPrice of_b =
-      pricer.Price(*b, DecodeLoad(workload, whole), Launch::kGraph);
-  EXPECT_EQ(of_a.part_seconds[0], of_b.part_seconds[0]);
-  EXPECT_EQ(of_a.part_seconds[1], of_b.part_seconds[1]);
-  EXPECT_NE(of_a.part_seconds[2], of_b.part_seconds[2]);
-  EXPECT_NEAR((of_a.part_seconds[0] + of_a.part_seconds[1] +
-               of_a.part_seconds[2] + of_sliced.host_seconds) /
-                  of_a.seconds,
-              1, 1e-12);
+  const StepLoad load = DecodeLoad({.concurrency = 64}, sliced);
+  const StepPrice of_a = pricer.Price(*a, load, Launch::kGraph);
+  const StepPrice of_b = pricer.Price(*b, load, Launch::kGraph);
+  double together = of_sliced.host_seconds;
+  for (size_t part = 0; part < kStepParts; ++part) {
+    together += of_a.part_seconds[part];
+    if (part < kExperts) {
+      EXPECT_EQ(of_a.part_seconds[part], of_b.part_seconds[part]) << part;
+    }
+  }
+  EXPECT_NE(of_a.part_seconds[kExperts], of_b.part_seconds[kExperts]);
+  EXPECT_NEAR(together / of_a.seconds, 1, 1e-12);
+  // In two steps, the first of which is of both.
+  const StepPrice again = pricer.Price(
+      *b, load, Launch::kGraph, pricer.PriceOwn(*a, load, Launch::kGraph));
+  EXPECT_EQ(again.seconds, of_b.seconds);
+  EXPECT_EQ(again.sigma_seconds, of_b.sigma_seconds);
 }
 
 TEST(Pricer, CountsHostTimeAsStated) {
@@ -217,9 +232,9 @@ TEST(Pricer, CarriesPromptTokensBesideWhatDecodes) {
   const auto profile = SyntheticProfile();
   const Workload workload{.input_tokens = 2048};
   const ExplainedPrice with =
-      ExplainOnOne(*profile, AdmissionLoad(workload, {}, 16, 128, 0));
+      ExplainOnOne(*profile, Admission(workload, {}, 16, 128, 0));
   const ExplainedPrice without =
-      ExplainOnOne(*profile, DecodeLoad(workload, {}, 16));
+      ExplainOnOne(*profile, DecodeLoad(DecodeLoad(workload, {}), {}, 16));
   EXPECT_EQ(FindTerm(with, "gate and up projection")->size, 16 + 128);
   EXPECT_EQ(FindTerm(without, "gate and up projection")->size, 16);
   EXPECT_EQ(FindTerm(with, "attention of prompts")->size, 128);
@@ -482,7 +497,8 @@ Term OneTerm(const Profile& profile, const Plan& plan, CollectiveOp op,
   Pricer pricer(profile, CostScope::kCommunication, 0);
   const auto bound = pricer.Bind(recipe, site);
   const ExplainedPrice price = pricer.Explain(
-      *bound, DecodeLoad({.phase = Phase::kDecode}, plan, tokens),
+      *bound,
+      DecodeLoad(DecodeLoad({.phase = Phase::kDecode}, plan), plan, tokens),
       Launch::kGraph, site.replicas);
   EXPECT_EQ(price.terms.size(), 1u);
   return price.terms.empty() ? Term{} : price.terms[0];
@@ -654,7 +670,7 @@ TEST(Pricer, ReadsMeasuredAttentionFromItsTable) {
   const auto profile = BuildOrDie(std::move(data));
   const ExplainedPrice price = ExplainOnOne(
       *profile,
-      AdmissionLoad(
+      Admission(
           {.concurrency = 16, .input_tokens = 1024, .output_tokens = 1024}, {},
           16, 128, 0));
   const Term* decode = FindTerm(price, "attention");
@@ -680,7 +696,7 @@ TEST(Pricer, PricesAttentionOfPromptsAsProductsOfEqualOperations) {
   const auto profile = BuildOrDie(std::move(data));
   const auto seconds = [&](int64_t input, double chunk) {
     const ExplainedPrice price = ExplainOnOne(
-        *profile, AdmissionLoad({.input_tokens = input}, {}, 0, chunk, 0));
+        *profile, Admission({.input_tokens = input}, {}, 0, chunk, 0));
     const Term* term = FindTerm(price, "attention of prompts");
     EXPECT_EQ(term->source, "gemm/bf16");
     EXPECT_EQ(term->standing, Standing::kExtrapolated);
@@ -1000,7 +1016,7 @@ Step RandomStep(std::mt19937& random, const Profile& profile) {
         step.load = DecodeLoad(workload, step.plan);
         break;
       case 1:
-        step.load = AdmissionLoad(workload, step.plan, 16, 2048, 16);
+        step.load = Admission(workload, step.plan, 16, 2048, 16);
         break;
       case 2:
         step.load = PromptLoad(workload, step.plan, 4096);
@@ -1105,7 +1121,7 @@ TEST(Pricer, AnswersEachStepAsAPricerOfItsOwnWould) {
     Workload workload = base;
     workload.concurrency = RandomBetween(random, 1, 512);
     const bool admission = RandomBetween(random, 0, 2) == 0;
-    const StepLoad load = admission ? AdmissionLoad(workload, plan, 5, 700, 6)
+    const StepLoad load = admission ? Admission(workload, plan, 5, 700, 6)
                                     : DecodeLoad(workload, plan);
     const Launch launch = admission ? Launch::kEager : Launch::kGraph;
     Pricer alone(*profile, CostScope::kStep, 0);

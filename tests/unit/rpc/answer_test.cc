@@ -184,11 +184,19 @@ TEST(AnswerTest, ASweepAgreesWithTheSingleQuestions) {
 
 TEST(AnswerTest, ASweepEndsWhereItMayNotProceed) {
   const auto profile = SampleProfile("sample");
+  const v1::SweepConcurrencyRequest request = GoodSweep();
+  const auto asked_in = AskedIn(request);
+  ASSERT_TRUE(asked_in.ok()) << asked_in.status();
+  const auto model = ResolveModel(request.question().model());
+  ASSERT_TRUE(model.ok()) << model.status();
+  const auto space =
+      PlanSpace::Create(*model, ScopeOf(asked_in->question), *profile);
+  ASSERT_TRUE(space.ok()) << space.status();
   for (const int allowed : {0, 1, 9, 10}) {
     int asked = 0;
     v1::SweepConcurrencyResponse response;
     const absl::Status status = Answer(
-        GoodSweep(), *profile,
+        *asked_in, **space,
         [&] {
           return asked++ < allowed ? absl::OkStatus()
                                    : absl::DeadlineExceededError("late");

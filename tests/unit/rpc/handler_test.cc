@@ -413,12 +413,12 @@ TEST(RecentModelsTest, KeepsTheLastOnesNewestFirst) {
   v1::Model model;
   for (int i = 0; i < 20; ++i) {
     model.set_preset(std::to_string(i));
-    models.Add(model);
+    models.Add(model.SerializeAsString());
   }
   model.set_preset("10");
-  models.Add(model);
+  models.Add(model.SerializeAsString());
   model.set_hugging_face_config(std::string(RecentModels::kMostBytes, 'x'));
-  models.Add(model);
+  models.Add(model.SerializeAsString());
   const std::vector<v1::Model> kept = models.Get();
   ASSERT_EQ(kept.size(), RecentModels::kMost);
   EXPECT_EQ(kept[0].preset(), "10");
