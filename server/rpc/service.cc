@@ -709,7 +709,7 @@ class ProfilerService : public ProfilerBase {
   grpc::ServerUnaryReactor* DiagnoseNode(grpc::CallbackServerContext* context,
                                          const grpc::ByteBuffer* asked,
                                          grpc::ByteBuffer* answer) override {
-    constexpr char kMethod[] = "DiagnoseNode";
+    static constexpr char kMethod[] = "DiagnoseNode";
     if (const absl::Status refused = shared_.Admit(*context, kMethod);
         !refused.ok()) {
       return Refuse(shared_, kMethod, refused);
@@ -724,7 +724,7 @@ class ProfilerService : public ProfilerBase {
   grpc::ServerUnaryReactor* ImportProfile(grpc::CallbackServerContext* context,
                                           const grpc::ByteBuffer* asked,
                                           grpc::ByteBuffer* answer) override {
-    constexpr char kMethod[] = "ImportProfile";
+    static constexpr char kMethod[] = "ImportProfile";
     if (const absl::Status refused = shared_.Admit(*context, kMethod);
         !refused.ok()) {
       return Refuse(shared_, kMethod, refused);

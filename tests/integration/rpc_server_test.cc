@@ -678,11 +678,12 @@ TEST_F(RpcServerTest, EachCallIsReportedOnce) {
   v1::ListMeasurementsResponse measurements;
   EXPECT_TRUE(
       profiler_->ListMeasurements(Context().get(), {}, &measurements).ok());
+  EXPECT_TRUE(Import(WriteProfile(SampleProfileData("other"))).ok());
   EXPECT_THAT(observer_.Take(),
-              ::testing::ElementsAre("RecommendParallelism OK",
-                                     "RecommendParallelism OK cached",
-                                     "RecommendParallelism INVALID_ARGUMENT",
-                                     "GetStatus OK", "ListMeasurements OK"));
+              ::testing::ElementsAre(
+                  "RecommendParallelism OK", "RecommendParallelism OK cached",
+                  "RecommendParallelism INVALID_ARGUMENT", "GetStatus OK",
+                  "ListMeasurements OK", "ImportProfile OK"));
 }
 
 TEST_F(RpcServerTest, ALongMessageIsCutToWhatClientsAccept) {
