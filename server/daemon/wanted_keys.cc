@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "server/engines/engine.h"
+#include "server/profile/tables.h"
 #include "server/profile/topology.h"
 #include "server/recommend/enumerate.h"
 #include "server/recommend/placement.h"
@@ -35,6 +36,10 @@ bool IsMeasured(NumberFormat format) {
 constexpr int64_t kBatches[] = {1, 8, 32, 128};
 constexpr int64_t kContexts[] = {1024, 8192};
 
+// Prompts: budgets of a step, and what tokens of short and long ones see.
+constexpr int64_t kPromptTokens[] = {512, 8192};
+constexpr int64_t kPromptSeen[] = {512, 4096};
+
 // Collects keys until there are enough, none twice.
 class Wanted {
  public:
@@ -46,7 +51,10 @@ class Wanted {
     }
   }
   void Add(const ExpertsUse& use) {
-    if (use.format.number != NumberFormat::kBf16) return;
+    if (use.format.number != NumberFormat::kBf16 &&
+        use.format.number != NumberFormat::kFp8Block) {
+      return;
+    }
     for (const int64_t tokens : kRows) {
       Add(ExpertsKey{.format = use.format,
                      .hidden_size = use.hidden_size,
@@ -60,16 +68,24 @@ class Wanted {
   }
   void Add(const AttentionUse& use) {
     if (use.kv_format != NumberFormat::kBf16) return;
+    const auto within = [&](int64_t tokens) {
+      return use.window > 0 ? std::min(use.window, tokens) : tokens;
+    };
+    AttentionKey key{.latent = use.latent,
+                     .q_heads = use.q_heads,
+                     .kv_heads = use.kv_heads,
+                     .head_dim = use.head_dim};
     for (const int64_t batch : kBatches) {
       for (const int64_t context : kContexts) {
-        Add(AttentionKey{.latent = use.latent,
-                         .batch = batch,
-                         .context_tokens = use.window > 0
-                                               ? std::min(use.window, context)
-                                               : context,
-                         .q_heads = use.q_heads,
-                         .kv_heads = use.kv_heads,
-                         .head_dim = use.head_dim});
+        key.batch = batch;
+        key.context_tokens = within(context);
+        Add(key);
+      }
+    }
+    for (const int64_t tokens : kPromptTokens) {
+      for (const int64_t seen : kPromptSeen) {
+        Add(PromptKey(key, {.tokens = static_cast<double>(tokens),
+                            .seen = static_cast<double>(within(seen))}));
       }
     }
   }

@@ -11,9 +11,9 @@
 
 namespace fabricwise {
 
-// Products, routed experts and decode attention of a step of `models` in any
-// plan that an engine runs on `node`, at a few sizes: formats that the worker
-// measures, no key twice, the first models' first, at most kMostWantedKeys.
+// Products, routed experts and attention of a step of `models` in any plan that
+// an engine runs on `node`, at a few sizes: formats that the worker measures,
+// no key twice, the first models' first, at most kMostWantedKeys.
 std::vector<MeasurementKey> WantedKeys(const std::vector<ModelShape>& models,
                                        const Fingerprint& node);
 

@@ -47,12 +47,16 @@ constexpr ExpertsShape kFullExperts[] = {{2048, 768, 128, 8},
                                          {4096, 1536, 128, 8},
                                          {7168, 2048, 256, 8},
                                          {4096, 14336, 8, 2}};
+// Models that are served in blocks of fp8, in that of their weights.
+constexpr ExpertsShape kQuickFp8Experts[] = {{7168, 2048, 256, 8}};
+constexpr ExpertsShape kFullFp8Experts[] = {
+    {2048, 768, 128, 8}, {4096, 1536, 128, 8}, {7168, 2048, 256, 8}};
 constexpr int64_t kQuickTokens[] = {1, 16, 256, 4096};
 constexpr int64_t kFullTokens[] = {1, 4, 16, 64, 256, 1024, 4096};
-// Kernels copy eight bf16 at a time.
-constexpr int64_t kWidthUnit = 8;
+// Kernels copy eight bf16 at a time; a scale is of so many fp8.
+constexpr int64_t kWidthUnit = 8, kFp8WidthUnit = 128;
 
-// Decode attention: query heads, KV heads, width of a head.
+// Attention: query heads, KV heads, width of a head.
 struct HeadsShape {
   bool latent;
   int64_t q_heads, kv_heads, head_dim;
@@ -67,6 +71,20 @@ constexpr int64_t kQuickContexts[] = {2048};
 constexpr int64_t kFullContexts[] = {512, 2048, 8192, 32768};
 // More than this fills a GPU's memory and takes long to fill.
 constexpr int64_t kMostKvTokens = int64_t{1} << 20;
+// Attention of prompts: tokens of a step, from a tile of a kernel's to the
+// budgets of engines, and how many each of them sees, of prompts from 512 to
+// 32,768 tokens.
+constexpr HeadsShape kQuickPromptHeads[] = {{false, 32, 8, 128},
+                                            {true, 16, 1, 576}};
+constexpr HeadsShape kFullPromptHeads[] = {{false, 32, 8, 128},
+                                           {false, 64, 8, 64},
+                                           {false, 16, 2, 256},
+                                           {true, 16, 1, 576},
+                                           {true, 128, 1, 576}};
+constexpr int64_t kQuickPromptTokens[] = {512, 8192};
+constexpr int64_t kFullPromptTokens[] = {128, 512, 2048, 8192, 16384};
+constexpr int64_t kQuickSeen[] = {512, 4096};
+constexpr int64_t kFullSeen[] = {256, 512, 1024, 4096, 16384};
 
 constexpr int64_t kMemorySizes[] = {kMiB,      4 * kMiB,   16 * kMiB,
                                     64 * kMiB, 256 * kMiB, 1024 * kMiB};
@@ -210,13 +228,15 @@ std::vector<MeasurementKey> Products(NumberFormat format, const Widths& widths,
 }
 
 template <typename Shapes, typename Tokens>
-std::vector<MeasurementKey> Experts(const Shapes& shapes, const Tokens& tokens,
-                                    int gpu_count) {
+std::vector<MeasurementKey> Experts(NumberFormat format, const Shapes& shapes,
+                                    const Tokens& tokens, int gpu_count) {
+  const int64_t unit =
+      format == NumberFormat::kFp8Block ? kFp8WidthUnit : kWidthUnit;
   std::vector<MeasurementKey> keys;
   // Tokens outermost, as rows of products are.
   for (const int64_t count : tokens) {
     for (const ExpertsShape& shape : shapes) {
-      ExpertsKey key = {.format = {.number = NumberFormat::kBf16},
+      ExpertsKey key = {.format = {.number = format},
                         .hidden_size = shape.hidden,
                         .intermediate_size = shape.intermediate,
                         .num_experts = shape.experts,
@@ -229,7 +249,7 @@ std::vector<MeasurementKey> Experts(const Shapes& shapes, const Tokens& tokens,
         keys.emplace_back(key);
         key.expert_parallel = 1;
       }
-      if (shape.intermediate % (gpu_count * kWidthUnit) == 0) {
+      if (shape.intermediate % (gpu_count * unit) == 0) {
         key.moe_tp = gpu_count;
         keys.emplace_back(key);
       }
@@ -258,6 +278,31 @@ std::vector<MeasurementKey> Attention(const Heads& heads,
   return keys;
 }
 
+template <typename Heads, typename Tokens, typename Seen>
+std::vector<MeasurementKey> PromptAttention(const Heads& heads,
+                                            const Tokens& tokens,
+                                            const Seen& seen) {
+  std::vector<MeasurementKey> keys;
+  for (const int64_t count : tokens) {
+    for (const int64_t sees : seen) {
+      for (const HeadsShape& shape : heads) {
+        // Whole prompts of twice what their tokens see in the mean, or the
+        // last part of one.
+        const int64_t prompts = std::max<int64_t>(1, count / (2 * sees));
+        keys.emplace_back(
+            AttentionKey{.latent = shape.latent,
+                         .batch = prompts,
+                         .query_tokens = count / prompts,
+                         .context_tokens = sees + count / prompts / 2,
+                         .q_heads = shape.q_heads,
+                         .kv_heads = shape.kv_heads,
+                         .head_dim = shape.head_dim});
+      }
+    }
+  }
+  return keys;
+}
+
 std::vector<PlanPart> OneGpu(bool full, int gpu_count) {
   PlanPart memory = {.name = "memory, launch and products"};
   memory.keys.emplace_back(LaunchKey{});
@@ -270,15 +315,24 @@ std::vector<PlanPart> OneGpu(bool full, int gpu_count) {
       full ? Products(NumberFormat::kBf16, kFullWidths, kFullRows)
            : Products(NumberFormat::kBf16, kQuickWidths, kQuickRows);
   memory.keys.insert(memory.keys.end(), products.begin(), products.end());
-  PlanPart fp8 = {.name = "products in fp8"};
+  PlanPart fp8 = {.name = "products and experts in fp8"};
   if (full) fp8.keys = Products(NumberFormat::kFp8, kFullWidths, kFullRows);
   PlanPart layers = {.name = "experts and attention"};
-  layers.keys = full ? Experts(kFullExperts, kFullTokens, gpu_count)
-                     : Experts(kQuickExperts, kQuickTokens, gpu_count);
+  using enum NumberFormat;
+  layers.keys = full ? Experts(kBf16, kFullExperts, kFullTokens, gpu_count)
+                     : Experts(kBf16, kQuickExperts, kQuickTokens, gpu_count);
   const std::vector<MeasurementKey> attention =
       full ? Attention(kFullHeads, kFullContexts)
            : Attention(kQuickHeads, kQuickContexts);
   layers.keys.insert(layers.keys.end(), attention.begin(), attention.end());
+  const std::vector<MeasurementKey> prompts =
+      full ? PromptAttention(kFullPromptHeads, kFullPromptTokens, kFullSeen)
+           : PromptAttention(kQuickPromptHeads, kQuickPromptTokens, kQuickSeen);
+  layers.keys.insert(layers.keys.end(), prompts.begin(), prompts.end());
+  const std::vector<MeasurementKey> fp8_experts =
+      full ? Experts(kFp8Block, kFullFp8Experts, kFullTokens, gpu_count)
+           : Experts(kFp8Block, kQuickFp8Experts, kQuickTokens, gpu_count);
+  fp8.keys.insert(fp8.keys.end(), fp8_experts.begin(), fp8_experts.end());
   return {std::move(memory), std::move(layers), std::move(fp8)};
 }
 

@@ -278,14 +278,10 @@ double SeenContext(const AttentionUse& use, double context) {
                         : context;
 }
 
-AttentionKey TableKey(const AttentionUse& use, double batch,
-                      double query_tokens, double context) {
+// Less its sizes.
+AttentionKey HeadsOf(const AttentionUse& use) {
   return {.latent = use.latent,
           .kv_format = use.kv_format,
-          .batch = static_cast<int64_t>(std::ceil(batch)),
-          .query_tokens = static_cast<int64_t>(std::ceil(query_tokens)),
-          .context_tokens =
-              static_cast<int64_t>(std::max(1.0, SeenContext(use, context))),
           .q_heads = use.q_heads,
           .kv_heads = use.kv_heads,
           .head_dim = use.head_dim};
@@ -306,7 +302,11 @@ bool AttentionOperation::Measured() const {
 }
 
 AttentionKey AttentionOperation::Key(const Argument& argument) const {
-  return TableKey(use_, argument.sequences, 1, argument.context);
+  AttentionKey key = HeadsOf(use_);
+  key.batch = static_cast<int64_t>(std::ceil(argument.sequences));
+  key.context_tokens =
+      static_cast<int64_t>(std::max(1.0, SeenContext(use_, argument.context)));
+  return key;
 }
 
 Price AttentionOperation::Evaluate(const Argument& argument) const {
@@ -355,14 +355,31 @@ bool PromptAttentionOperation::Measured() const {
          profile_.gemm().Has(NumberFormat::kBf16);
 }
 
+PromptWork PromptAttentionOperation::WorkOf(const Argument& argument) const {
+  return {.tokens = argument.size,
+          .seen = std::max(1.0, SeenContext(use_, argument.context))};
+}
+
+std::optional<Estimate> PromptAttentionOperation::FromTable(
+    const Argument& argument) const {
+  if (profile_.attention().empty()) return std::nullopt;
+  std::optional<Estimate> at =
+      profile_.attention().AtPrompts(HeadsOf(use_), WorkOf(argument));
+  if (!at.has_value()) return at;
+  // The widths that were measured are not always the model's.
+  const int64_t measured =
+      use_.latent ? kExpandedKeyDim + kExpandedValueDim : 2 * use_.head_dim;
+  if (const int64_t width = use_.qk_dim + use_.v_dim; width != measured) {
+    at->seconds *= static_cast<double>(width) / static_cast<double>(measured);
+    at->relative_sigma = Hypot(at->relative_sigma, kAttentionStandInSigma);
+    at->standing = Worse(at->standing, Standing::kExtrapolated);
+  }
+  return at;
+}
+
 Price PromptAttentionOperation::Evaluate(const Argument& argument) const {
   if (argument.size <= 0) return {.known = true};
-  if (!profile_.attention().empty()) {
-    if (const auto at = profile_.attention().At(
-            TableKey(use_, 1, argument.size, argument.context))) {
-      return ToPrice(*at);
-    }
-  }
+  if (const auto at = FromTable(argument)) return ToPrice(*at);
   if (context_ != argument.context) {
     const double seen = std::max(1.0, SeenContext(use_, argument.context));
     const auto heads = static_cast<double>(use_.q_heads);
@@ -388,17 +405,12 @@ Price PromptAttentionOperation::Evaluate(const Argument& argument) const {
 }
 
 std::string PromptAttentionOperation::Source(const Argument& argument) const {
-  const bool measured =
-      profile_.attention()
-          .At(TableKey(use_, 1, argument.size, argument.context))
-          .has_value();
-  return measured ? "attention" : "gemm/bf16";
+  return FromTable(argument).has_value() ? "attention" : "gemm/bf16";
 }
 
 std::vector<std::string> PromptAttentionOperation::Missing(
     const Argument& argument) const {
-  return {ToString(
-      MeasurementKey(TableKey(use_, 1, argument.size, argument.context)))};
+  return {ToString(MeasurementKey(PromptKey(HeadsOf(use_), WorkOf(argument))))};
 }
 
 namespace {

@@ -170,6 +170,8 @@ class PromptAttentionOperation final : public Operation {
 
  private:
   Price Evaluate(const Argument& argument) const override;
+  PromptWork WorkOf(const Argument& argument) const;
+  std::optional<Estimate> FromTable(const Argument& argument) const;
   const Profile& profile_;
   AttentionUse use_;
   // The two products for the context last asked.

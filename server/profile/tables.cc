@@ -36,6 +36,11 @@ constexpr double kBelowRunsFactor = 4;
 // One sigma of attention scaled from the nearest measured shape.
 constexpr double kOtherAttentionSigma = 0.2;
 
+// One sigma of attention of prompts between measured sizes: on an H200
+// (docs/measured/h200-2026-11-30) every second number of tokens, or of what
+// they see, left out.
+constexpr double kPromptGridSigma = 0.1;
+
 double Hypot(double a, double b) { return std::sqrt(a * a + b * b); }
 
 // Index i with v[i] <= x < v[i + 1], clamped to [0, size - 2]; size >= 2.
@@ -401,15 +406,64 @@ std::optional<Estimate> ExpertsTable::Prepared::At(double rows,
   return result;
 }
 
+PromptWork PromptWorkOf(const AttentionKey& key) {
+  const auto queries = static_cast<double>(key.query_tokens);
+  return {.tokens = static_cast<double>(key.batch) * queries,
+          .seen = static_cast<double>(key.context_tokens) - queries / 2};
+}
+
+AttentionKey PromptKey(const AttentionKey& heads, const PromptWork& work) {
+  AttentionKey key = heads;
+  const double whole = 2 * work.seen;
+  key.batch = static_cast<int64_t>(std::ceil(work.tokens / whole));
+  key.query_tokens = std::max<int64_t>(
+      2, std::llround(work.tokens / static_cast<double>(key.batch)));
+  key.context_tokens = std::max<int64_t>(
+      key.query_tokens,
+      std::llround(work.seen + static_cast<double>(key.query_tokens) / 2));
+  return key;
+}
+
+namespace {
+
+AttentionKey WithoutSizes(AttentionKey key) {
+  key.batch = key.query_tokens = key.context_tokens = 0;
+  return key;
+}
+
+// Query heads of a KV head: products for each value that is read.
+double HeadGroup(const AttentionKey& key) {
+  return static_cast<double>(key.q_heads) / static_cast<double>(key.kv_heads);
+}
+
+// Of the logarithms.
+double Apart(double a, double b) { return std::abs(std::log(a / b)); }
+
+}  // namespace
+
 AttentionTable AttentionTable::Build(
     const std::vector<Measurement>& measurements) {
   AttentionTable table;
   for (const Measurement& measurement : measurements) {
     const auto* key = std::get_if<AttentionKey>(&measurement.key);
     if (key == nullptr) continue;
-    table.runs_.push_back({*key, measurement.statistics.median_seconds,
-                           RelativeSigma(measurement.statistics),
-                           measurement.origin});
+    const double seconds = measurement.statistics.median_seconds;
+    const double sigma = RelativeSigma(measurement.statistics);
+    if (key->query_tokens == 1) {
+      table.runs_.push_back({*key, seconds, sigma, measurement.origin});
+      continue;
+    }
+    const AttentionKey heads = WithoutSizes(*key);
+    auto prompts = std::find_if(
+        table.prompts_.begin(), table.prompts_.end(), [&](const Prompts& of) {
+          return of.heads == heads && of.origin == measurement.origin;
+        });
+    if (prompts == table.prompts_.end()) {
+      table.prompts_.push_back({.heads = heads, .origin = measurement.origin});
+      prompts = table.prompts_.end() - 1;
+    }
+    const PromptWork work = PromptWorkOf(*key);
+    prompts->runs[work.tokens][work.seen] = {seconds, sigma};
   }
   return table;
 }
@@ -423,40 +477,23 @@ double DecodeWork(const AttentionKey& key) {
          static_cast<double>(key.kv_heads) * static_cast<double>(key.head_dim);
 }
 
-// Products of queries and keys: what prefill attention is made of.
-double PrefillWork(const AttentionKey& key) {
-  return static_cast<double>(key.batch) *
-         static_cast<double>(key.query_tokens) *
-         static_cast<double>(key.context_tokens) *
-         static_cast<double>(key.q_heads) * static_cast<double>(key.head_dim);
-}
-
 }  // namespace
 
 std::optional<Estimate> AttentionTable::At(const AttentionKey& key) const {
-  const bool decode = key.query_tokens == 1;
-  const auto work = [&](const AttentionKey& of) {
-    return decode ? DecodeWork(of) : PrefillWork(of);
-  };
-  // Query heads of a KV head: products for each value that is read.
-  const auto group = [](const AttentionKey& of) {
-    return static_cast<double>(of.q_heads) / static_cast<double>(of.kv_heads);
-  };
+  if (key.query_tokens > 1) return AtPrompts(key, PromptWorkOf(key));
   const Run* nearest = nullptr;
   double least = std::numeric_limits<double>::infinity();
   for (const Run& run : runs_) {
-    if (run.key.latent != key.latent || run.key.kv_format != key.kv_format ||
-        (run.key.query_tokens == 1) != decode) {
+    if (run.key.latent != key.latent || run.key.kv_format != key.kv_format) {
       continue;
     }
     if (run.key == key) {
       nearest = &run;
       break;
     }
-    const double apart = std::abs(std::log(work(key) / work(run.key)));
+    const double apart = Apart(DecodeWork(key), DecodeWork(run.key));
     if (apart > std::log(Curve::kReachAbove)) continue;
-    const double distance =
-        apart + std::abs(std::log(group(key) / group(run.key)));
+    const double distance = apart + Apart(HeadGroup(key), HeadGroup(run.key));
     if (distance < least) {
       least = distance;
       nearest = &run;
@@ -465,13 +502,117 @@ std::optional<Estimate> AttentionTable::At(const AttentionKey& key) const {
   if (nearest == nullptr) return std::nullopt;
   const bool exact = nearest->key == key;
   return Estimate{
-      .seconds = nearest->seconds * work(key) / work(nearest->key),
+      .seconds = nearest->seconds * DecodeWork(key) / DecodeWork(nearest->key),
       .relative_sigma =
           exact ? nearest->relative_sigma
                 : Hypot(nearest->relative_sigma, kOtherAttentionSigma),
       .standing = nearest->origin == Origin::kReference ? Standing::kReference
                   : exact                               ? Standing::kMeasured
                           : Standing::kExtrapolated};
+}
+
+namespace {
+
+// Where `x` lies among the keys of a map: the neighbours, the weight of the
+// upper one in log space; beyond the ends the end.
+template <typename Value>
+struct Between {
+  const std::pair<const double, Value>* low = nullptr;
+  const std::pair<const double, Value>* high = nullptr;
+  double high_weight = 0;
+  double beyond = 1;  // x over the largest, at least 1
+  Standing standing = Standing::kMeasured;
+};
+
+// nullopt: further above the largest than a curve reaches.
+template <typename Value>
+std::optional<Between<Value>> Find(const std::map<double, Value>& points,
+                                   double x) {
+  const auto above = points.lower_bound(x);
+  if (above == points.end()) {
+    const auto& last = *points.rbegin();
+    const double beyond = x / last.first;
+    if (beyond > Curve::kReachAbove) return std::nullopt;
+    return Between<Value>{&last, &last, 0, beyond, Standing::kExtrapolated};
+  }
+  if (above->first == x) return Between<Value>{&*above, &*above};
+  if (above == points.begin()) {
+    return Between<Value>{&*above, &*above, 0, 1, Standing::kExtrapolated};
+  }
+  const auto below = std::prev(above);
+  const double weight =
+      std::log(x / below->first) / std::log(above->first / below->first);
+  return Between<Value>{&*below, &*above, weight, 1, Standing::kInterpolated};
+}
+
+}  // namespace
+
+std::optional<Estimate> AttentionTable::Read(const Prompts& prompts,
+                                             const PromptWork& work) {
+  const auto rows = Find(prompts.runs, work.tokens);
+  if (!rows.has_value()) return std::nullopt;
+  Estimate result{.standing = rows->standing};
+  double log_seconds = std::log(rows->beyond);
+  for (const auto& [row, weight] : {std::pair(rows->low, 1 - rows->high_weight),
+                                    std::pair(rows->high, rows->high_weight)}) {
+    if (weight == 0) continue;
+    const auto at = Find(row->second, work.seen);
+    if (!at.has_value()) return std::nullopt;
+    const Prompts::Point &low = at->low->second, &high = at->high->second;
+    log_seconds += weight * (std::log(at->beyond) +
+                             (1 - at->high_weight) * std::log(low.seconds) +
+                             at->high_weight * std::log(high.seconds));
+    result.relative_sigma = std::max(
+        {result.relative_sigma, low.relative_sigma, high.relative_sigma});
+    result.standing = Worse(result.standing, at->standing);
+  }
+  if (result.standing != Standing::kMeasured) {
+    result.relative_sigma = Hypot(result.relative_sigma, kPromptGridSigma);
+  }
+  result.seconds = std::exp(log_seconds);
+  return result;
+}
+
+std::optional<Estimate> AttentionTable::AtPrompts(
+    const AttentionKey& heads, const PromptWork& work) const {
+  const AttentionKey asked = WithoutSizes(heads);
+  const auto width = [](const AttentionKey& of) {
+    return static_cast<double>(of.head_dim);
+  };
+  const auto count = [](const AttentionKey& of) {
+    return static_cast<double>(of.q_heads);
+  };
+  std::optional<Estimate> nearest;
+  double least = std::numeric_limits<double>::infinity();
+  for (const Prompts& prompts : prompts_) {
+    const AttentionKey& of = prompts.heads;
+    if (of.latent != asked.latent || of.kv_format != asked.kv_format) continue;
+    // The width of a head decides how well products go, their number and what
+    // they share little. A measured run before one from another node, where
+    // both fit alike.
+    constexpr double kWidthCounts = 100, kOtherNode = 1e-9;
+    const double distance =
+        kWidthCounts * Apart(width(of), width(asked)) +
+        Apart(HeadGroup(of), HeadGroup(asked)) +
+        Apart(count(of), count(asked)) +
+        (prompts.origin == Origin::kReference ? kOtherNode : 0);
+    if (distance >= least) continue;
+    const double heads_ratio = count(asked) / count(of);
+    std::optional<Estimate> at =
+        Read(prompts, {.tokens = work.tokens * heads_ratio, .seen = work.seen});
+    if (!at.has_value()) continue;
+    if (of != asked) {
+      at->seconds *= width(asked) / width(of);
+      at->relative_sigma = Hypot(at->relative_sigma, kOtherAttentionSigma);
+      at->standing = Worse(at->standing, Standing::kExtrapolated);
+    }
+    if (prompts.origin == Origin::kReference) {
+      at->standing = Worse(at->standing, Standing::kReference);
+    }
+    least = distance;
+    nearest = at;
+  }
+  return nearest;
 }
 
 }  // namespace fabricwise

@@ -113,16 +113,34 @@ class ExpertsTable {
   std::vector<Series> series_;
 };
 
+// What prompts ask of attention in one step: tokens over all sequences, and how
+// many tokens each of them sees, in the mean.
+struct PromptWork {
+  double tokens = 0;
+  double seen = 0;
+};
+// Of a key of prefill, and a key of that much work with the heads of `heads`:
+// whole prompts where `seen` is less than half of the tokens, else the last
+// part of one.
+PromptWork PromptWorkOf(const AttentionKey& key);
+AttentionKey PromptKey(const AttentionKey& heads, const PromptWork& work);
+
 // Decode and prefill attention of one layer on one GPU.
 class AttentionTable {
  public:
   static AttentionTable Build(const std::vector<Measurement>& measurements);
 
-  bool empty() const { return runs_.empty(); }
-  // The very run, else one like it in what it reads (or, for prompts, computes)
-  // and in query heads to a KV head, scaled. nullopt: no run of this kind
-  // within reach.
+  bool empty() const { return runs_.empty() && prompts_.empty(); }
+  // Decode: the very run, else one like it in what it reads and in query heads
+  // to a KV head, scaled. nullopt: no run of this kind within reach.
   std::optional<Estimate> At(const AttentionKey& key) const;
+  // Prefill with the heads of `heads`: between runs over tokens and over what
+  // they see, of these heads or of those nearest to them at as many tokens
+  // times heads. Beyond the largest in proportion to the products; below the
+  // smallest the smallest, as a kernel's tiles are no smaller. nullopt: no run
+  // of this kind within reach.
+  std::optional<Estimate> AtPrompts(const AttentionKey& heads,
+                                    const PromptWork& work) const;
 
  private:
   struct Run {
@@ -130,7 +148,22 @@ class AttentionTable {
     double seconds = 0, relative_sigma = 0;
     Origin origin = Origin::kMeasured;
   };
-  std::vector<Run> runs_;
+  // Prefill with the same heads.
+  struct Prompts {
+    struct Point {
+      double seconds = 0, relative_sigma = 0;
+    };
+    AttentionKey heads;  // less its sizes
+    Origin origin = Origin::kMeasured;
+    // By tokens, then by what they see.
+    std::map<double, std::map<double, Point>> runs;
+  };
+
+  static std::optional<Estimate> Read(const Prompts& prompts,
+                                      const PromptWork& work);
+
+  std::vector<Run> runs_;  // of decode
+  std::vector<Prompts> prompts_;
 };
 
 }  // namespace fabricwise

@@ -46,7 +46,9 @@ TEST(WantedKeys, AreTheExpertsAndTheAttentionOfItsPlans) {
                           "experts/bf16/h2048i768e128k8/tp2ep1/t256",
                           "experts/bf16/h2048i768e128k8/tp1ep2/t2048",
                           "attention/gqa/bf16/b32q1c8192/h32kv4d128",
-                          "attention/gqa/bf16/b1q1c1024/h16kv2d128"}) {
+                          "attention/gqa/bf16/b1q1c1024/h16kv2d128",
+                          "attention/gqa/bf16/b8q1024c1024/h16kv2d128",
+                          "attention/gqa/bf16/b1q512c4352/h32kv4d128"}) {
     EXPECT_THAT(keys, Contains(key));
   }
   EXPECT_EQ(std::set(keys.begin(), keys.end()).size(), keys.size());
@@ -59,6 +61,11 @@ TEST(WantedKeys, AreBoundedHoweverManyModels) {
              8);
   EXPECT_EQ(keys.size(), size_t{kMostWantedKeys});
   EXPECT_THAT(keys, Contains("gemm/bf16/m16n4096k14336")) << "the first's";
+}
+
+TEST(WantedKeys, AreTheExpertsInBlocksOfFp8) {
+  EXPECT_THAT(Wanted({"DeepSeek-V3"}, 8),
+              Contains("experts/fp8_block/h7168i2048e256k8/tp1ep8/t64"));
 }
 
 TEST(WantedKeys, LeaveOutFormatsThatTheWorkerDoesNotMeasure) {

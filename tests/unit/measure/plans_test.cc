@@ -61,7 +61,11 @@ TEST(Plans, AQuickRunReachesWhereServingLives) {
         "experts/bf16/h7168i2048e256k8/tp1ep8/t256",
         "experts/bf16/h4096i14336e8k2/tp8ep1/t4096",
         "attention/gqa/bf16/b16q1c2048/h32kv8d128",
-        "attention/mla/bf16/b64q1c2048/h16kv1d576"}) {
+        "attention/mla/bf16/b64q1c2048/h16kv1d576",
+        // 8,192 tokens of prompts of 1,024; 512 that see 4,096.
+        "attention/gqa/bf16/b8q1024c1024/h32kv8d128",
+        "attention/mla/bf16/b1q512c4352/h16kv1d576",
+        "experts/fp8_block/h7168i2048e256k8/tp8ep1/t256"}) {
     EXPECT_THAT(keys, Contains(key));
   }
 }
@@ -80,7 +84,9 @@ TEST(Plans, AFullRunHoldsAQuickOneAndMore) {
         "all_reduce/n8/nccl/graph+gemm/16384B",
         "all_reduce/n2/one_shot/graph+gemm/4096B",
         "experts/bf16/h2880i2880e128k4/tp1ep8/t64",
-        "attention/mla/bf16/b16q1c32768/h128kv1d576"}) {
+        "attention/mla/bf16/b16q1c32768/h128kv1d576",
+        "attention/gqa/bf16/b1q16384c24576/h64kv8d64",
+        "experts/fp8_block/h4096i1536e128k8/tp1ep8/t1024"}) {
     EXPECT_THAT(full, Contains(key));
   }
 }
@@ -102,6 +108,14 @@ TEST(Plans, ExpertsAreCutAsTheNodeCanCutThem) {
       }
     }
   }
+  // Of 1,536 columns a twelfth is whole blocks of fp8, a sixteenth is not.
+  EXPECT_THAT(Keys(Plan({.kind = RunKind::kFull}, 12)),
+              Contains("experts/fp8_block/h4096i1536e128k8/tp12ep1/t1"));
+  const std::vector<std::string> sixteen =
+      Keys(Plan({.kind = RunKind::kFull}, 16));
+  EXPECT_THAT(sixteen, Contains("experts/bf16/h4096i1536e128k8/tp16ep1/t1"));
+  EXPECT_THAT(sixteen,
+              Not(Contains("experts/fp8_block/h4096i1536e128k8/tp16ep1/t1")));
   const std::vector<std::string> two = Keys(Plan({.kind = RunKind::kFull}, 2));
   EXPECT_THAT(two, Contains("experts/bf16/h2048i768e128k8/tp2ep1/t1"));
   EXPECT_THAT(two, Contains("experts/bf16/h2048i768e128k8/tp1ep2/t1"));

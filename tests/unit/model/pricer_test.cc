@@ -661,7 +661,8 @@ TEST(Pricer, ReadsMeasuredAttentionFromItsTable) {
     Measurement& measurement = data.measurements.emplace_back();
     measurement.key = AttentionKey{.batch = query == 1 ? 16 : 1,
                                    .query_tokens = query,
-                                   .context_tokens = query == 1 ? 1536 : 512,
+                                   // 128 tokens that see 512 in the mean.
+                                   .context_tokens = query == 1 ? 1536 : 576,
                                    .q_heads = 32,
                                    .kv_heads = 8,
                                    .head_dim = 128};
@@ -681,6 +682,67 @@ TEST(Pricer, ReadsMeasuredAttentionFromItsTable) {
   ASSERT_NE(prompts, nullptr);
   EXPECT_EQ(prompts->source, "attention");
   EXPECT_NEAR(prompts->seconds, 32 * 77e-6, 1e-9);
+}
+
+TEST(Pricer, ReadsPromptsByTheTokensThatTheySee) {
+  ProfileData data = SyntheticProfileData({});
+  // 8,192 tokens: eight prompts of 1,024, or one.
+  for (const auto& [batch, query] : {std::pair(8, 1024), std::pair(1, 8192)}) {
+    Measurement& measurement = data.measurements.emplace_back();
+    measurement.key = AttentionKey{.batch = batch,
+                                   .query_tokens = query,
+                                   .context_tokens = query,
+                                   .q_heads = 32,
+                                   .kv_heads = 8,
+                                   .head_dim = 128};
+    measurement.statistics.median_seconds = batch == 8 ? 1e-3 : 5e-3;
+  }
+  const auto profile = BuildOrDie(std::move(data));
+  const auto prompts = [&](int64_t input) {
+    const ExplainedPrice price = ExplainOnOne(
+        *profile, Admission({.input_tokens = input}, {}, 0, 8192, 0));
+    return *FindTerm(price, "attention of prompts");
+  };
+  EXPECT_NEAR(prompts(1024).seconds, 32 * 1e-3, 1e-9);
+  EXPECT_NEAR(prompts(8192).seconds, 32 * 5e-3, 1e-9);
+  EXPECT_EQ(prompts(8192).standing, Standing::kMeasured);
+  EXPECT_EQ(prompts(2048).standing, Standing::kInterpolated);
+  EXPECT_GT(prompts(2048).seconds, 32 * 1e-3);
+  EXPECT_LT(prompts(2048).seconds, 32 * 5e-3);
+}
+
+TEST(Pricer, ScalesPromptsOfOtherWidthsThanWereMeasured) {
+  ProfileData data = SyntheticProfileData({});
+  Measurement& measurement = data.measurements.emplace_back();
+  measurement.key = AttentionKey{.latent = true,
+                                 .batch = 8,
+                                 .query_tokens = 1024,
+                                 .context_tokens = 1024,
+                                 .q_heads = 8,
+                                 .kv_heads = 1,
+                                 .head_dim = 576};
+  measurement.statistics.median_seconds = 1e-3;
+  const auto profile = BuildOrDie(std::move(data));
+  const auto prompts = [&](int64_t nope_dim) {
+    ModelShape model = Preset("Kimi-K2.5");
+    model.qk_nope_head_dim = nope_dim;
+    const Plan plan = PlanOf("TP8", model.is_moe());
+    const Recipe recipe =
+        GetEngine(EngineId::kReference)
+            .MakeRecipe(model, plan, profile->fingerprint(), Gpus(plan));
+    Pricer pricer(*profile, CostScope::kStep, 0);
+    const ExplainedPrice price = pricer.Explain(
+        *pricer.Bind(recipe), PromptLoad({.input_tokens = 1024}, plan, 8192),
+        Launch::kGraph);
+    const Term* term = FindTerm(price, "attention of prompts");
+    return term == nullptr ? Term() : *term;
+  };
+  const Term usual = prompts(128);  // 192 with the rotary part
+  EXPECT_EQ(usual.source, "attention");
+  const Term wider = prompts(448);  // 512: twice the 320 of keys and values
+  EXPECT_NEAR(wider.seconds / usual.seconds, 2, 1e-9);
+  EXPECT_EQ(wider.standing, Standing::kExtrapolated);
+  EXPECT_GT(wider.relative_sigma, 0.19);
 }
 
 TEST(Pricer, PricesAttentionOfPromptsAsProductsOfEqualOperations) {

@@ -395,17 +395,137 @@ TEST(AttentionTable, KnowsKindsApart) {
   EXPECT_TRUE(AttentionTable::Build({}).empty());
 }
 
-TEST(AttentionTable, ScalesPrefillByQueriesTimesKeys) {
-  AttentionKey key = Decode(1, 2048);
-  key.query_tokens = 1024;
+AttentionKey Prompts(int64_t batch, int64_t query, int64_t context) {
+  AttentionKey key = Decode(batch, context);
+  key.query_tokens = query;
+  return key;
+}
+
+TEST(PromptWork, IsTokensAndWhatTheySee) {
+  // Whole prompts see half of themselves; the last quarter of one more.
+  const PromptWork whole = PromptWorkOf(Prompts(8, 1024, 1024));
+  EXPECT_EQ(whole.tokens, 8192);
+  EXPECT_EQ(whole.seen, 512);
+  const PromptWork last = PromptWorkOf(Prompts(1, 1024, 4096));
+  EXPECT_EQ(last.tokens, 1024);
+  EXPECT_EQ(last.seen, 3584);
+  for (const AttentionKey& key :
+       {Prompts(8, 1024, 1024), Prompts(1, 1024, 4096), Prompts(1, 2, 2),
+        Prompts(1, 512, 513)}) {
+    EXPECT_EQ(PromptKey(Decode(1, 1), PromptWorkOf(key)), key);
+  }
+  // Of any work the key is one that can be measured, and as much work.
+  for (const double tokens : {1., 3., 100., 1000.5, 8192.}) {
+    for (const double seen : {1., 2.5, 77., 4096.}) {
+      const AttentionKey key = PromptKey(Decode(1, 1), {tokens, seen});
+      EXPECT_TRUE(Validate(MeasurementKey(key)).ok())
+          << ToString(MeasurementKey(key));
+      if (tokens < 50 || seen < 50) continue;
+      const PromptWork work = PromptWorkOf(key);
+      EXPECT_NEAR(work.tokens * work.seen / (tokens * seen), 1, 0.02)
+          << ToString(MeasurementKey(key));
+    }
+  }
+}
+
+TEST(AttentionTable, GivesMeasuredPromptsBack) {
   const AttentionTable table =
-      AttentionTable::Build({Measured(key, 1e-3, Origin::kReference)});
-  EXPECT_THAT(table.At(key), IsEstimate(1e-3, Standing::kReference));
-  key.query_tokens = 2048;
-  key.q_heads = 16;
-  EXPECT_THAT(table.At(key), IsEstimate(1e-3, Standing::kReference));
-  key.q_heads = 32;
-  EXPECT_THAT(table.At(key), IsEstimate(2e-3, Standing::kReference));
+      AttentionTable::Build({Measured(Prompts(8, 1024, 1024), 1e-3),
+                             Measured(Prompts(1, 1024, 4096), 2e-3)});
+  EXPECT_THAT(table.At(Prompts(8, 1024, 1024)),
+              IsEstimate(1e-3, Standing::kMeasured));
+  EXPECT_THAT(table.AtPrompts(Decode(1, 1), {1024, 3584}),
+              IsEstimate(2e-3, Standing::kMeasured));
+  EXPECT_NEAR(table.At(Prompts(8, 1024, 1024))->relative_sigma, kSigma, 1e-6);
+}
+
+// 8,192 and 2,048 tokens that see 4,096 and 512, at 1 ps a pair and 10 us.
+std::vector<Measurement> PromptGrid(Origin origin = Origin::kMeasured) {
+  std::vector<Measurement> runs;
+  for (const double tokens : {2048., 8192.}) {
+    for (const double seen : {512., 4096.}) {
+      runs.push_back(Measured(PromptKey(Decode(1, 1), {tokens, seen}),
+                              10e-6 + tokens * seen * 1e-12, origin));
+    }
+  }
+  return runs;
+}
+
+TEST(AttentionTable, InterpolatesPromptsOverTokensAndWhatTheySee) {
+  const AttentionTable table = AttentionTable::Build(PromptGrid());
+  for (const double tokens : {2048., 3000., 8192.}) {
+    for (const double seen : {512., 1000., 4096.}) {
+      const auto at = table.AtPrompts(Decode(1, 1), {tokens, seen});
+      ASSERT_TRUE(at.has_value());
+      // A line between two points of a curve that bends upwards is above it.
+      const double true_seconds = 10e-6 + tokens * seen * 1e-12;
+      EXPECT_GE(at->seconds, true_seconds * (1 - 1e-9));
+      EXPECT_NEAR(at->seconds, true_seconds, 0.2 * true_seconds);
+      const bool exact =
+          (tokens == 2048 || tokens == 8192) && (seen == 512 || seen == 4096);
+      EXPECT_EQ(at->standing,
+                exact ? Standing::kMeasured : Standing::kInterpolated);
+      EXPECT_EQ(at->relative_sigma > 0.05, !exact);
+    }
+  }
+}
+
+TEST(AttentionTable, GoesOnBeyondMeasuredPromptsAsFarAsCurvesReach) {
+  const AttentionTable table = AttentionTable::Build(PromptGrid());
+  const auto seconds = [&](double tokens, double seen) {
+    const auto at = table.AtPrompts(Decode(1, 1), {tokens, seen});
+    if (!at.has_value()) return -1.;
+    EXPECT_EQ(at->standing, Standing::kExtrapolated);
+    return at->seconds;
+  };
+  const double largest = 10e-6 + 8192 * 4096 * 1e-12;
+  const double smallest = 10e-6 + 2048 * 512 * 1e-12;
+  EXPECT_NEAR(seconds(16384, 4096), 2 * largest, 1e-9);
+  EXPECT_NEAR(seconds(8192, 16384), 4 * largest, 1e-9);
+  EXPECT_EQ(seconds(8192, 16400), -1);
+  EXPECT_EQ(seconds(33000, 4096), -1);
+  // A kernel's tiles do not get smaller.
+  EXPECT_NEAR(seconds(64, 512), smallest, 1e-9);
+  EXPECT_NEAR(seconds(2048, 16), smallest, 1e-9);
+}
+
+TEST(AttentionTable, TakesOtherHeadsAtAsManyTokensTimesHeads) {
+  std::vector<Measurement> runs = PromptGrid();
+  for (Measurement& wide : PromptGrid()) {
+    std::get<AttentionKey>(wide.key).head_dim = 256;
+    wide.statistics.median_seconds *= 7;
+    runs.push_back(wide);
+  }
+  const AttentionTable table = AttentionTable::Build(runs);
+  AttentionKey heads = Decode(1, 1);
+  heads.q_heads = 8;  // of 32
+  heads.kv_heads = 2;
+  const auto quarter = table.AtPrompts(heads, {8192, 4096});
+  EXPECT_THAT(quarter,
+              IsEstimate(10e-6 + 2048 * 4096 * 1e-12, Standing::kExtrapolated));
+  EXPECT_GT(quarter->relative_sigma, 0.15);
+  heads.head_dim = 64;
+  EXPECT_THAT(
+      table.AtPrompts(heads, {8192, 4096}),
+      IsEstimate((10e-6 + 2048 * 4096 * 1e-12) / 2, Standing::kExtrapolated));
+  heads.head_dim = 256;
+  EXPECT_THAT(
+      table.AtPrompts(heads, {8192, 4096}),
+      IsEstimate(7 * (10e-6 + 2048 * 4096 * 1e-12), Standing::kExtrapolated));
+}
+
+TEST(AttentionTable, PrefersPromptsOfThisNode) {
+  std::vector<Measurement> runs = PromptGrid(Origin::kReference);
+  const AttentionTable other = AttentionTable::Build(runs);
+  EXPECT_EQ(other.AtPrompts(Decode(1, 1), {8192, 512})->standing,
+            Standing::kReference);
+  for (Measurement& own : PromptGrid()) {
+    own.statistics.median_seconds *= 3;
+    runs.push_back(own);
+  }
+  EXPECT_THAT(
+      AttentionTable::Build(runs).AtPrompts(Decode(1, 1), {8192, 512}),
+      IsEstimate(3 * (10e-6 + 8192 * 512 * 1e-12), Standing::kMeasured));
 }
 
 }  // namespace
