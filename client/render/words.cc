@@ -121,10 +121,10 @@ std::string DescribeLoad(const v1::RecommendParallelismRequest& question,
   if (question.gpus().has_count()) {
     parts.push_back(absl::StrCat(question.gpus().count(), " GPUs"));
   }
-  if (!question.gpus().indices().empty()) {
-    parts.push_back(
-        absl::StrCat(question.gpus().has_count() ? "of GPUs " : "GPUs ",
-                     absl::StrJoin(question.gpus().indices(), ",")));
+  if (const auto& named = question.gpus().indices(); !named.empty()) {
+    parts.push_back(absl::StrCat(question.gpus().has_count() ? "of " : "",
+                                 named.size() == 1 ? "GPU " : "GPUs ",
+                                 absl::StrJoin(named, ",")));
   }
   if (question.cost_scope() == v1::COST_SCOPE_COMMUNICATION) {
     parts.push_back("communication only");

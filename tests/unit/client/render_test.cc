@@ -250,6 +250,10 @@ TEST(RenderRecommendation, SaysWhichGpusAreAskedAbout) {
   EXPECT_TRUE(absl::StrContains(text(), ", GPUs 4,5,7, ")) << text();
   question.mutable_gpus()->set_count(2);
   EXPECT_TRUE(absl::StrContains(text(), ", 2 GPUs, of GPUs 4,5,7, ")) << text();
+  // Not to be taken for how many.
+  question.clear_gpus();
+  question.mutable_gpus()->add_indices(1);
+  EXPECT_TRUE(absl::StrContains(text(), ", GPU 1, ")) << text();
 }
 
 TEST(RenderRecommendation, TellsTheShareOfAStepThatIsMeasured) {
