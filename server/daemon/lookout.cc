@@ -110,7 +110,7 @@ bool Lookout::Look() {
 }
 
 std::vector<Drift> Lookout::LookForDrift(const Profile& profile, bool& anew) {
-  const absl::StatusOr<std::vector<Measurement>> history =
+  const absl::StatusOr<std::vector<KeyHistory>> history =
       options_.history(profile.fingerprint_id());
   if (!history.ok()) {
     Log(LogLevel::kError, "history not read",

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/daemon/scenario.h"
+#include "server/domain/stored_measurement.h"
 #include "server/metrics/outlook.h"
 #include "server/profile/profile.h"
 #include "server/rpc/snapshot.h"
@@ -31,7 +32,7 @@ class Lookout {
     std::shared_ptr<const Profile> reference;  // null: none
     // What was measured on a node before (Store::History), by fingerprint; may
     // do I/O.
-    std::function<absl::StatusOr<std::vector<Measurement>>(
+    std::function<absl::StatusOr<std::vector<KeyHistory>>(
         const std::string& fingerprint_id)>
         history;
     // Called on the thread when something drifts that did not before.

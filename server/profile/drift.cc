@@ -7,7 +7,6 @@
 #include <map>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
@@ -69,7 +68,8 @@ double WeightedMedian(std::vector<Point> points) {
 
 using Place = std::pair<std::string, SizeBand>;
 
-Place PlaceOf(const MeasurementKey& key, const std::string& text) {
+Place PlaceOf(const MeasurementKey& key) {
+  const std::string text = ToString(key);
   if (const auto* collective = std::get_if<CollectiveKey>(&key)) {
     return {text.substr(0, text.rfind('/')),
             collective->size_bytes <= kMostSmallBytes ? SizeBand::kSmall
@@ -81,22 +81,27 @@ Place PlaceOf(const MeasurementKey& key, const std::string& text) {
           SizeBand::kAll};
 }
 
+double RelativeSigma(const PastRun& run) {
+  return fabricwise::RelativeSigma(Statistics{
+      .median_seconds = run.median_seconds, .iqr_seconds = run.iqr_seconds});
+}
+
 // `runs` are of one key, newest first. False: there is no baseline.
-bool Compare(const std::vector<const Measurement*>& runs, Point& point) {
-  std::vector<double> medians, sigmas = {RelativeSigma(runs[0]->statistics)};
+bool Compare(const std::vector<PastRun>& runs, Point& point) {
+  std::vector<double> medians, sigmas = {RelativeSigma(runs[0])};
   for (size_t i = 1; i < runs.size(); ++i) {
     // What was imported twice is one run all the same.
-    if (runs[i]->start_time == runs[i - 1]->start_time) continue;
+    if (runs[i].start_time == runs[i - 1].start_time) continue;
     if (medians.size() == kMostBaselineRuns) break;
-    medians.push_back(runs[i]->statistics.median_seconds);
-    sigmas.push_back(RelativeSigma(runs[i]->statistics));
+    medians.push_back(runs[i].median_seconds);
+    sigmas.push_back(RelativeSigma(runs[i]));
   }
   if (medians.size() < kLeastBaselineRuns) return false;
   const double baseline = Median(medians);
-  point.log_ratio = std::log(runs[0]->statistics.median_seconds / baseline);
+  point.log_ratio = std::log(runs[0].median_seconds / baseline);
   point.within_sigma = std::max({Median(sigmas), sigmas[0], kRunSigma});
   point.run_count = medians.size();
-  point.time = runs[0]->start_time;
+  point.time = runs[0].start_time;
   for (double& median : medians) median = std::abs(median / baseline - 1);
   point.between_sigma = kSigmaOverMad * Median(std::move(medians));
   return true;
@@ -140,20 +145,12 @@ absl::string_view ToString(SizeBand band) {
   return "";
 }
 
-std::vector<Drift> FindDrift(absl::Span<const Measurement> history) {
-  absl::flat_hash_map<std::string, std::vector<const Measurement*>> by_key;
-  for (const Measurement& m : history) {
-    by_key[ToString(m.key)].push_back(&m);
-  }
+std::vector<Drift> FindDrift(absl::Span<const KeyHistory> history) {
   std::map<Place, std::vector<Point>> by_place;
-  for (auto& [text, runs] : by_key) {
-    std::stable_sort(runs.begin(), runs.end(),
-                     [](const Measurement* a, const Measurement* b) {
-                       return a->start_time > b->start_time;
-                     });
+  for (const KeyHistory& one : history) {
     Point point;
-    if (!Compare(runs, point)) continue;
-    by_place[PlaceOf(runs[0]->key, text)].push_back(point);
+    if (!Compare(one.runs, point)) continue;
+    by_place[PlaceOf(one.key)].push_back(point);
   }
   std::vector<Drift> drifts;
   for (auto& [place, points] : by_place) {

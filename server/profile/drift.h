@@ -8,7 +8,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "server/domain/measurement.h"
+#include "server/domain/stored_measurement.h"
 
 namespace fabricwise {
 
@@ -45,15 +45,15 @@ inline constexpr int kLeastBaselineRuns = 3;
 // of that.
 inline constexpr int kMostBaselineRuns = 16;
 
-// `history` is of one node as it is now, measured there, in any order. Of each
-// key its newest measurement is compared with the median of up to
-// kMostBaselineRuns before it; keys that were not in their subject's last run,
-// or have no baseline, are left out, and so are subjects without any. By
-// subject, then band.
+// `history` is of one node as it is now, measured there, each key once. Of each
+// key its newest run is compared with the median of up to kMostBaselineRuns
+// before it; keys that were not in their subject's last run, or have no
+// baseline, are left out, and so are subjects without any. By subject, then
+// band.
 //
 // The ratio is the weighted median over the keys, so that one odd point moves
 // nothing. Noise is what the runs themselves recorded (IQR) and how far earlier
 // runs lay apart; the latter counts as common to all points of a run.
-std::vector<Drift> FindDrift(absl::Span<const Measurement> history);
+std::vector<Drift> FindDrift(absl::Span<const KeyHistory> history);
 
 }  // namespace fabricwise

@@ -236,8 +236,7 @@ absl::StatusOr<Store::Reader> Store::OpenReader(const std::string& path) {
       {{&r.current,
         "SELECT profile_id FROM selections ORDER BY id DESC LIMIT 1"},
        {&r.by_fingerprint,
-        "SELECT id FROM profiles WHERE fingerprint_id = ? "
-        "ORDER BY id DESC LIMIT 1"},
+        "SELECT id FROM profiles WHERE fingerprint_id = ? ORDER BY id DESC"},
        {&r.profile,
         "SELECT name, driver_version, cuda_version, nccl_version, fabric, "
         "peer_access, nvlinks, as_of_unix_nanos FROM profiles WHERE id = ?"},
@@ -247,7 +246,7 @@ absl::StatusOr<Store::Reader> Store::OpenReader(const std::string& path) {
        {&r.lines,
         "SELECT kind, line FROM profile_lines WHERE profile_id = ? "
         "ORDER BY kind, line_index"},
-       // Years of runs hold hundreds of times as many rows as keys: both go
+       // Years of runs hold hundreds of times as many rows as keys: these go
        // from key to key in the index and read there what they need.
        {&r.newest,
         absl::StrCat(
@@ -261,19 +260,12 @@ absl::StatusOr<Store::Reader> Store::OpenReader(const std::string& path) {
             "measurements WHERE profile_id = ?1 AND key = k AND origin = o "
             "ORDER BY start_time_unix_nanos DESC, id DESC LIMIT 1) ORDER BY "
             "id")},
-       {&r.history,
-        absl::StrCat(
-            "WITH RECURSIVE keys (p, k) AS (SELECT id, (SELECT min(key) FROM "
-            "measurements WHERE profile_id = profiles.id) FROM profiles WHERE "
-            "fingerprint_id = ?1 UNION ALL SELECT p, (SELECT min(key) FROM "
-            "measurements WHERE profile_id = p AND key > k) FROM keys WHERE k "
-            "IS NOT NULL) SELECT ",
-            kMeasurementColumns,
-            " FROM (SELECT m.*, row_number() OVER (PARTITION BY key ORDER BY "
-            "start_time_unix_nanos DESC, id DESC) AS age FROM keys JOIN "
-            "measurements AS m ON m.id IN (SELECT id FROM measurements WHERE "
-            "profile_id = p AND key = k AND origin = 'measured' ORDER BY "
-            "start_time_unix_nanos DESC, id DESC LIMIT ?2)) WHERE age <= ?2")},
+       {&r.next_key,
+        "SELECT min(key) FROM measurements WHERE profile_id = ? AND key > ?"},
+       {&r.runs,
+        "SELECT start_time_unix_nanos, median_seconds, iqr_seconds FROM "
+        "measurements WHERE profile_id = ? AND key = ? AND origin = 'measured' "
+        "ORDER BY start_time_unix_nanos DESC, id DESC LIMIT ?"},
        // A scan by id, newest first: a full page ends it, and none is sorted.
        {&r.page, absl::StrCat("SELECT id, ", kMeasurementColumns,
                               " FROM measurements NOT INDEXED WHERE id < ?1 "
@@ -500,7 +492,7 @@ absl::StatusOr<StoredProfile> Store::LoadLocked(int64_t profile_id) {
   return profile;
 }
 
-absl::StatusOr<std::vector<Measurement>> Store::History(
+absl::StatusOr<std::vector<KeyHistory>> Store::History(
     absl::string_view fingerprint_id, int most_per_key) {
   absl::MutexLock lock(&reader_mutex_);
   auto history = HistoryLocked(fingerprint_id, most_per_key);
@@ -508,16 +500,64 @@ absl::StatusOr<std::vector<Measurement>> Store::History(
   return Annotate(history.status(), "reading the history");
 }
 
-absl::StatusOr<std::vector<Measurement>> Store::HistoryLocked(
+absl::StatusOr<std::vector<KeyHistory>> Store::HistoryLocked(
     absl::string_view fingerprint_id, int most_per_key) {
-  std::vector<Measurement> history;
-  sqlite::Cursor cursor(reader_.history);
-  cursor.Bind(fingerprint_id).Bind(int64_t{most_per_key});
+  // One view of the file for all the statements below; undone where it goes.
+  ASSIGN_OR_RETURN(const sqlite::Transaction view,
+                   sqlite::Transaction::BeginRead(reader_.connection));
+  std::vector<int64_t> profiles;  // newest first
+  {
+    sqlite::Cursor cursor(reader_.by_fingerprint);
+    cursor.Bind(fingerprint_id);
+    while (true) {
+      ASSIGN_OR_RETURN(const bool found, cursor.Next());
+      if (!found) break;
+      profiles.push_back(cursor.Integer(0));
+    }
+  }
+  std::map<std::string, std::vector<PastRun>> by_key;
+  for (const int64_t profile : profiles) {
+    std::string key;  // less than any
+    while (true) {
+      {
+        sqlite::Cursor cursor(reader_.next_key);
+        RETURN_IF_ERROR(cursor.Bind(profile).Bind(key).Next().status());
+        if (cursor.IsNull(0)) break;
+        key = cursor.Text(0);
+      }
+      std::vector<PastRun>& runs = by_key[key];
+      RETURN_IF_ERROR(AddRuns(profile, key, most_per_key, runs));
+    }
+  }
+  std::vector<KeyHistory> history;
+  for (auto& [text, runs] : by_key) {
+    if (runs.empty()) continue;  // of other nodes alone
+    absl::StatusOr<MeasurementKey> key = ParseMeasurementKey(text);
+    // A key that was fit to be stored and is not now: the file changed.
+    if (!key.ok()) return absl::DataLossError(key.status().message());
+    history.push_back({*std::move(key), std::move(runs)});
+  }
+  return history;
+}
+
+absl::Status Store::AddRuns(int64_t profile_id, const std::string& key,
+                            int most, std::vector<PastRun>& runs) {
+  const auto former = static_cast<std::ptrdiff_t>(runs.size());
+  sqlite::Cursor cursor(reader_.runs);
+  cursor.Bind(profile_id).Bind(key).Bind(int64_t{most});
   while (true) {
     ASSIGN_OR_RETURN(const bool found, cursor.Next());
-    if (!found) return history;
-    ASSIGN_OR_RETURN(history.emplace_back(), ReadMeasurement(cursor, 0));
+    if (!found) break;
+    runs.push_back({.start_time = absl::FromUnixNanos(cursor.Integer(0)),
+                    .median_seconds = cursor.Real(1),
+                    .iqr_seconds = cursor.IsNull(2) ? -1 : cursor.Real(2)});
   }
+  std::inplace_merge(runs.begin(), runs.begin() + former, runs.end(),
+                     [](const PastRun& a, const PastRun& b) {
+                       return a.start_time > b.start_time;
+                     });
+  runs.resize(std::min(runs.size(), static_cast<size_t>(most)));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<MeasurementPage> Store::List(int page_size,

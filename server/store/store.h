@@ -80,9 +80,8 @@ class Store {
   absl::StatusOr<StoredProfile> Load(int64_t profile_id);
 
   // What was measured on the node of this fingerprint itself, all its profiles
-  // together: of each key the newest `most_per_key` (by start, then by
-  // storing).
-  absl::StatusOr<std::vector<Measurement>> History(
+  // together: of each key the newest `most_per_key` runs. By key.
+  absl::StatusOr<std::vector<KeyHistory>> History(
       absl::string_view fingerprint_id, int most_per_key);
 
   // Measurements of all profiles whose key begins with `key_prefix`. `token`
@@ -121,7 +120,7 @@ class Store {
   struct Reader {
     sqlite::Connection connection;
     sqlite::Statement current, by_fingerprint, profile, gpus, lines, newest,
-        history, page;
+        next_key, runs, page;
   };
 
   Store(std::string path, FileLock lock, Writer writer, Reader reader,
@@ -149,8 +148,13 @@ class Store {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(writer_mutex_);
   absl::StatusOr<StoredProfile> LoadLocked(int64_t profile_id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(reader_mutex_);
-  absl::StatusOr<std::vector<Measurement>> HistoryLocked(
+  absl::StatusOr<std::vector<KeyHistory>> HistoryLocked(
       absl::string_view fingerprint_id, int most_per_key)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(reader_mutex_);
+  // Adds a key's newest runs of one more profile to `runs`, the newest first,
+  // and keeps `most` of them.
+  absl::Status AddRuns(int64_t profile_id, const std::string& key, int most,
+                       std::vector<PastRun>& runs)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(reader_mutex_);
   absl::StatusOr<MeasurementPage> ListLocked(int page_size, int64_t before_id,
                                              absl::string_view key_prefix)

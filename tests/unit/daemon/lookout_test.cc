@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/daemon/features.h"
+#include "tests/support/history.h"
 #include "tests/support/synthetic_profile.h"
 
 namespace fabricwise {
@@ -38,9 +39,10 @@ class LookoutTest : public testing::Test {
             .value(),
         ParseScenario("huge: model=Llama-3.1-405B concurrency=1").value()};
     options.history = [this](const std::string& fingerprint_id)
-        -> absl::StatusOr<std::vector<Measurement>> {
+        -> absl::StatusOr<std::vector<KeyHistory>> {
       EXPECT_FALSE(fingerprint_id.empty());
-      return history_;
+      if (!history_.ok()) return history_.status();
+      return HistoryOf(*history_);
     };
     options.on_drift = [this] { ++drifts_; };
     options.on_look = [this](const Profile& profile, const Outlook& outlook) {
@@ -196,7 +198,7 @@ TEST_F(LookoutTest, LooksByItselfWheneverTheProfileChanges) {
   int looks = 0;
   options.history = [&](const std::string&) {
     (++looks == 1 ? first : second).Notify();
-    return std::vector<Measurement>();
+    return std::vector<KeyHistory>();
   };
   Use(Slowed(1));
   Lookout lookout(std::move(options), &snapshots_);

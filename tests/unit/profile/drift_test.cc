@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/profile/profile_file.h"
+#include "tests/support/history.h"
 #include "tests/support/read_file.h"
 
 namespace fabricwise {
@@ -31,6 +32,10 @@ Measurement AllReduce(int64_t size_bytes, double seconds, int run,
   return m;
 }
 
+std::vector<Drift> DriftOf(absl::Span<const Measurement> history) {
+  return FindDrift(HistoryOf(history));
+}
+
 // `count` runs of a curve of three small and three large sizes.
 std::vector<Measurement> Runs(int count, double last_small = 1,
                               double last_large = 1) {
@@ -49,7 +54,7 @@ std::vector<Measurement> Runs(int count, double last_small = 1,
 }
 
 TEST(Drift, ASteadyNodeHasARatioOfOne) {
-  const std::vector<Drift> drifts = FindDrift(Runs(6));
+  const std::vector<Drift> drifts = DriftOf(Runs(6));
   ASSERT_THAT(drifts, SizeIs(2));
   EXPECT_EQ(drifts[0].subject, "all_reduce/n2/nccl/graph");
   EXPECT_EQ(drifts[0].band, SizeBand::kSmall);
@@ -63,29 +68,29 @@ TEST(Drift, ASteadyNodeHasARatioOfOne) {
 }
 
 TEST(Drift, TenPercentIsSeenInTheFirstRunAndInItsBandAlone) {
-  const std::vector<Drift> drifts = FindDrift(Runs(6, 1, 1.1));
+  const std::vector<Drift> drifts = DriftOf(Runs(6, 1, 1.1));
   EXPECT_FALSE(drifts[0].drifted);
   EXPECT_TRUE(drifts[1].drifted);
   EXPECT_NEAR(drifts[1].ratio, 1.1, 1e-9);
 }
 
 TEST(Drift, FasterThanBeforeIsADriftAsWell) {
-  const std::vector<Drift> drifts = FindDrift(Runs(6, 0.9, 1));
+  const std::vector<Drift> drifts = DriftOf(Runs(6, 0.9, 1));
   EXPECT_TRUE(drifts[0].drifted);
   EXPECT_NEAR(drifts[0].ratio, 0.9, 1e-9);
 }
 
 TEST(Drift, NeedsThreeRunsForABaseline) {
   EXPECT_THAT(FindDrift({}), IsEmpty());
-  EXPECT_THAT(FindDrift(Runs(kLeastBaselineRuns)), IsEmpty());
-  EXPECT_TRUE(FindDrift(Runs(kLeastBaselineRuns + 1, 1.1, 1))[0].drifted);
+  EXPECT_THAT(DriftOf(Runs(kLeastBaselineRuns)), IsEmpty());
+  EXPECT_TRUE(DriftOf(Runs(kLeastBaselineRuns + 1, 1.1, 1))[0].drifted);
 }
 
 TEST(Drift, OneRunThatIsThereTwiceIsOneRun) {
   std::vector<Measurement> history = Runs(kLeastBaselineRuns);
   const std::vector<Measurement> again = history;
   history.insert(history.end(), again.begin(), again.end());
-  EXPECT_THAT(FindDrift(history), IsEmpty());
+  EXPECT_THAT(DriftOf(history), IsEmpty());
 }
 
 TEST(Drift, LastsUntilHalfOfTheBaselineIsAsSlow) {
@@ -94,10 +99,10 @@ TEST(Drift, LastsUntilHalfOfTheBaselineIsAsSlow) {
   for (int run = 0; run < 2 * kMostBaselineRuns; ++run) {
     const bool slow = run >= kMostBaselineRuns;
     history.push_back(AllReduce(1024, slow ? 1.2e-5 : 1e-5, run));
-    if (slow && FindDrift(history)[0].drifted) ++slow_runs;
+    if (slow && DriftOf(history)[0].drifted) ++slow_runs;
   }
   EXPECT_GE(slow_runs, kMostBaselineRuns / 2);
-  EXPECT_FALSE(FindDrift(history)[0].drifted);
+  EXPECT_FALSE(DriftOf(history)[0].drifted);
 }
 
 TEST(Drift, OneOddPointAndOneOddRunMoveNothing) {
@@ -106,7 +111,7 @@ TEST(Drift, OneOddPointAndOneOddRunMoveNothing) {
   for (size_t i = 0; i < 6; ++i) {
     history[i].statistics.median_seconds *= 5;  // the first run
   }
-  for (const Drift& drift : FindDrift(history)) {
+  for (const Drift& drift : DriftOf(history)) {
     EXPECT_NEAR(drift.ratio, 1, 1e-9);
     EXPECT_FALSE(drift.drifted);
   }
@@ -118,16 +123,16 @@ TEST(Drift, RunsThatLieFarApartHideWhatLiesWithin) {
   for (int run = 0; run < 6; ++run) {
     history.push_back(AllReduce(1024, times[run] * 1e-5, run));
   }
-  EXPECT_FALSE(FindDrift(history)[0].drifted);
+  EXPECT_FALSE(DriftOf(history)[0].drifted);
   history.push_back(AllReduce(1024, 2e-5, 6));
-  EXPECT_TRUE(FindDrift(history)[0].drifted);
+  EXPECT_TRUE(DriftOf(history)[0].drifted);
 }
 
 TEST(Drift, ComparesOnlyWhatTheLastRunMeasured) {
   // Five sizes are left from a full run; the quick one after it measures one.
   std::vector<Measurement> history = Runs(6);
   history.push_back(AllReduce(16 << 10, 2e-5 * 128, 7));
-  const std::vector<Drift> drifts = FindDrift(history);
+  const std::vector<Drift> drifts = DriftOf(history);
   EXPECT_EQ(drifts[0].point_count, 1);
   EXPECT_TRUE(drifts[0].drifted);
   EXPECT_EQ(drifts[1].point_count, 3);
@@ -146,7 +151,7 @@ TEST(Drift, OtherFamiliesAreJudgedAsAWhole) {
     m.key = LaunchKey{};
     history.push_back(m);
   }
-  const std::vector<Drift> drifts = FindDrift(history);
+  const std::vector<Drift> drifts = DriftOf(history);
   ASSERT_THAT(drifts, SizeIs(2));
   EXPECT_EQ(drifts[0].subject, "gemm/bf16");
   EXPECT_EQ(drifts[0].band, SizeBand::kAll);
@@ -188,7 +193,7 @@ class Replay {
     history_.resize(history_.size() - recorded_.size());
     --run_;
   }
-  std::vector<Drift> Drifts() const { return FindDrift(history_); }
+  std::vector<Drift> Drifts() const { return DriftOf(history_); }
 
  private:
   std::mt19937 random_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/store/store.h"
 
+#include <malloc.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -28,8 +29,8 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 using ::testing::StartsWith;
-using ::testing::UnorderedElementsAre;
 
 class StoreTest : public testing::Test {
  protected:
@@ -96,22 +97,60 @@ TEST_F(StoreTest, HistoryIsOfOneNodeAndTheNewestOfEachKey) {
   other.fingerprint.driver_version = "581";
   ASSERT_TRUE(store->Import(other).ok());
 
-  const auto medians = [&](int most) {
-    std::vector<double> all;
+  // The medians of both keys, newest first.
+  const auto expect = [&](int most, const std::vector<double>& of_1024,
+                          const std::vector<double>& of_2048) {
     const auto history =
         store->History(FingerprintId(profile.fingerprint), most);
-    EXPECT_TRUE(history.ok()) << history.status();
-    for (const Measurement& m : *history) {
-      all.push_back(m.statistics.median_seconds);
+    ASSERT_TRUE(history.ok()) << history.status();
+    ASSERT_THAT(*history, SizeIs(2));
+    EXPECT_EQ(ToString((*history)[0].key), "all_reduce/n2/nccl/graph/1024B");
+    EXPECT_EQ(ToString((*history)[1].key), "all_reduce/n2/nccl/graph/2048B");
+    for (const auto& [key, medians] :
+         {std::pair(0, of_1024), std::pair(1, of_2048)}) {
+      std::vector<double> found;
+      for (const PastRun& run : (*history)[static_cast<size_t>(key)].runs) {
+        found.push_back(run.median_seconds);
+      }
+      EXPECT_EQ(found, medians);
     }
-    return all;
   };
-  EXPECT_THAT(medians(100), UnorderedElementsAre(1e-6, 2e-6, 3e-6, 4e-6, 5e-6));
-  EXPECT_THAT(medians(2), UnorderedElementsAre(3e-6, 4e-6, 5e-6));
+  expect(100, {3e-6, 4e-6, 2e-6, 1e-6}, {5e-6});
+  expect(2, {3e-6, 4e-6}, {5e-6});
   EXPECT_THAT(store->History("unheard of", 9).value(), IsEmpty());
   store.reset();
   store = Open();
-  EXPECT_THAT(medians(2), UnorderedElementsAre(3e-6, 4e-6, 5e-6));
+  expect(2, {3e-6, 4e-6}, {5e-6});
+}
+
+TEST_F(StoreTest, HistoryTakesLittleMemoryHoweverManyRunsThereAre) {
+  constexpr int kKeys = 100, kMost = 17, kRuns = 3 * kMost;
+  std::unique_ptr<Store> store = Open();
+  StoredProfile profile = FullProfile();
+  const int64_t id = store->Import(profile).value();
+  for (int run = 0; run < kRuns; ++run) {
+    std::vector<Measurement> measurements;
+    for (int key = 1; key <= kKeys; ++key) {
+      measurements.push_back(AllReduce(1024 * key, 1e-6, 1'800'000'000 + run));
+    }
+    ASSERT_TRUE(store->Append(id, measurements).ok());
+  }
+  const std::string fingerprint = FingerprintId(profile.fingerprint);
+  // SQLite fills its page cache at first.
+  ASSERT_TRUE(store->History(fingerprint, kMost).ok());
+  const size_t before = mallinfo2().uordblks;
+  const auto history = store->History(fingerprint, kMost);
+  // With a sanitizer's allocator both are 0.
+  const size_t after = mallinfo2().uordblks;
+  ASSERT_TRUE(history.ok()) << history.status();
+  EXPECT_GE(history->size(), size_t{kKeys});
+  size_t most_bytes = 0;
+  for (const KeyHistory& one : *history) {
+    EXPECT_LE(one.runs.size(), size_t{kMost});
+    // Twice for a vector that grew, and its own header.
+    most_bytes += sizeof(KeyHistory) * 2 + sizeof(PastRun) * kMost * 2 + 64;
+  }
+  EXPECT_LE(after, before + most_bytes);
 }
 
 TEST_F(StoreTest, AProfileCanBeMadeTheCurrentOneAgain) {
