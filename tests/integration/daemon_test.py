@@ -290,6 +290,28 @@ class DaemonTest(unittest.TestCase):
 
   # The end.
 
+  def test_its_many_threads_share_few_arenas(self):
+    daemon = self.start("--profile", PROFILE, metrics="127.0.0.1:0")
+    daemon.call("RecommendParallelism", question("Qwen3-8B", 8),
+                "fabricwise.v1.ParallelismAdvisor")
+    daemon.scrape()
+    # An arena of malloc: 64 MiB of addresses from a multiple of that, in use
+    # from the start up to somewhere. The first is elsewhere.
+    size = 64 << 20
+    used = {}
+    process = pathlib.Path("/proc", str(daemon.process.pid))
+    for line in (process / "maps").read_text().splitlines():
+      addresses, access = line.split()[:2]
+      begin, end = (int(text, 16) for text in addresses.split("-"))
+      used[begin] = end, access
+    arenas = [
+        begin for begin, (end, access) in used.items()
+        if begin % size == 0 and access == "rw-p" and
+        used.get(end) == (begin + size, "---p")]
+    self.assertGreater(len(list((process / "task").iterdir())), 6)
+    self.assertGreater(len(arenas), 0)
+    self.assertLess(len(arenas), 4)
+
   def test_sigterm_ends_watches_and_exits_with_success(self):
     daemon = self.start("--profile", PROFILE)
     with grpc.insecure_channel(daemon.tcp()) as channel:
