@@ -123,6 +123,7 @@ void ExpectRefusals(const std::vector<Refusal>& refusals) {
 TEST(ModelConfigTest, ReadsALlama) {
   const ModelShape shape = Parsed(Llama());
   EXPECT_EQ(shape, (ModelShape{.name = "test",
+                               .model_type = "llama",
                                .hidden_size = 512,
                                .num_layers = 8,
                                .vocab_size = 1000,
@@ -556,14 +557,20 @@ TEST(ModelConfigTest, ExpertsThatAreMissingOrOddAreRefusedByKey) {
 // -- Unknown families ---------------------------------------------------------
 
 TEST(ModelConfigTest, UnknownFamiliesAreTakenPlainly) {
+  // As the known one but for the type.
+  const auto as_foo = [](const json& config) {
+    ModelShape shape = Parsed(config);
+    shape.model_type = "foo";
+    return PrintModelFile(shape);
+  };
   const json foo = {{"model_type", "foo"}};
   for (const json& plain : {Llama(), Mixtral(), QwenMoe(), DeepSeek()}) {
-    EXPECT_EQ(Printed(With(plain, foo)), Printed(plain));
+    EXPECT_EQ(Printed(With(plain, foo)), as_foo(plain));
   }
   EXPECT_EQ(Printed(With(Llama(), {{"model_type", "foo"},
                                    {"_name_or_path", "x"},
                                    {"ssm_state_size", nullptr}})),
-            Printed(Llama()));
+            as_foo(Llama()));
 }
 
 TEST(ModelConfigTest, UnknownFamiliesWithKeysOfTheirOwnAreRefused) {
