@@ -363,11 +363,15 @@ class Advisor {
     StepSums decode, admission;
   };
 
+  // Of several replicas some may hold a sequence less than the others.
+  enum class Of { kFullest, kOthers };
+
   // Plans are asked for one concurrency after the other, so that the last one
   // is all that need be remembered.
   const RankPrice& RankPriceOf(const Candidate& candidate,
-                               const Workload& workload) {
-    RankPrice& price = rank_prices_[candidate.rank_work];
+                               const Workload& workload, Of of) {
+    RankPrice& price =
+        rank_prices_[candidate.rank_work][of == Of::kFullest ? 0 : 1];
     if (price.concurrency == workload.concurrency) return price;
     const Pricer::Bound& bound = *candidate.replica->bound;
     price.concurrency = workload.concurrency;
@@ -379,14 +383,16 @@ class Advisor {
     return price;
   }
 
-  SteadyPrice Price(const Candidate& candidate, const Workload& workload) {
+  // Of a replica that holds its part of workload.concurrency, rounded up.
+  SteadyPrice Price(const Candidate& candidate, const Workload& workload,
+                    Of of = Of::kFullest) {
     Pricer& pricer = space_.pricer();
     const Pricer::Bound& bound = *candidate.replica->bound;
     if (workload.phase != Phase::kSteadyState) {
       return {.token =
                   pricer.Price(bound, Load(candidate, workload), StepLaunch())};
     }
-    const RankPrice& rank = RankPriceOf(candidate, workload);
+    const RankPrice& rank = RankPriceOf(candidate, workload, of);
     return PriceSteadyState(
         rank.state,
         pricer.Price(bound, rank.state.decode, StepLaunch(), rank.decode),
@@ -418,6 +424,8 @@ class Advisor {
     // All sequences together give `tokens` in `seconds`.
     double tokens = static_cast<double>(concurrency);
     double seconds = outcome.price.seconds;
+    outcome.part_seconds = price.token.part_seconds;
+    const bool by_latency = question_.objective == Objective::kLatency;
     switch (workload.phase) {
       case Phase::kSteadyState:
         outcome.tpot_seconds = seconds;
@@ -426,6 +434,7 @@ class Advisor {
         }
         tokens *= static_cast<double>(workload.output_tokens);
         seconds = price.sequence_seconds;
+        if (!by_latency) outcome.part_seconds = price.sequence_part_seconds;
         break;
       case Phase::kDecode:
         outcome.tpot_seconds = seconds;
@@ -440,20 +449,48 @@ class Advisor {
         break;
       }
     }
+    if (!by_latency && workload.phase != Phase::kPrefill) {
+      CountOtherReplicas(candidate, concurrency, seconds, outcome.part_seconds);
+    }
     // Where only communication counts and a plan has none, no rate follows.
     outcome.tokens_per_second = seconds > 0 ? tokens / seconds : 0;
     const double latency =
         workload.phase == Phase::kPrefill ? seconds : outcome.tpot_seconds;
-    const bool by_latency = question_.objective == Objective::kLatency;
     outcome.seconds = by_latency ? latency : seconds;
     outcome.cost = by_latency ? latency : seconds / tokens;
-    outcome.part_seconds = workload.phase == Phase::kSteadyState && !by_latency
-                               ? price.sequence_part_seconds
-                               : price.token.part_seconds;
     const Limits& limits = question_.limits;
     outcome.misses = outcome.tpot_seconds > limits.max_tpot_seconds ||
                      MissesTtft(outcome.ttft_seconds);
     return outcome;
+  }
+
+  // Replicas do not wait for one another. Makes of the time in which the
+  // fullest give a number of tokens for each of their sequences that in which
+  // all replicas together do; its parts in proportion.
+  void CountOtherReplicas(const Candidate& candidate, int64_t concurrency,
+                          double& seconds,
+                          std::array<double, kStepParts>& part_seconds) {
+    const int64_t replicas = candidate.plan.replicas;
+    const int64_t sequences = concurrency / replicas;  // of the others
+    const int64_t fullest = concurrency % replicas;
+    if (fullest == 0 || sequences == 0 || seconds <= 0) return;
+    const SteadyPrice price =
+        Price(candidate, At(sequences * replicas), Of::kOthers);
+    const bool steady = question_.workload.phase == Phase::kSteadyState;
+    const double others = steady ? price.sequence_seconds : price.token.seconds;
+    if (!price.token.answerable || others <= 0) return;
+    const auto& other_parts =
+        steady ? price.sequence_part_seconds : price.token.part_seconds;
+    const double weight = static_cast<double>(fullest * (sequences + 1)) /
+                          static_cast<double>(concurrency);
+    const double all = 1 / (weight / seconds + (1 - weight) / others);
+    const double mean = weight * seconds + (1 - weight) * others;
+    for (size_t part = 0; part < kStepParts; ++part) {
+      part_seconds[part] =
+          (weight * part_seconds[part] + (1 - weight) * other_parts[part]) *
+          all / mean;
+    }
+    seconds = all;
   }
 
   // A time that cannot be told is not within a limit.
@@ -560,7 +597,7 @@ class Advisor {
 
   PlanSpace& space_;
   const Question& question_;
-  std::vector<RankPrice> rank_prices_;
+  std::vector<std::array<RankPrice, 2>> rank_prices_;
   std::vector<Contestant> contestants_;   // parallel to candidates(), as
   std::vector<int64_t> max_concurrency_;  // what fits in memory
 };

@@ -383,6 +383,30 @@ TEST(Recommend, IsNotSureWhereALimitIsMetOrMissedByAHair) {
               sure, 1e-6);
 }
 
+TEST(Recommend, LetsReplicasRunAtTheirOwnPace) {
+  // 19 sequences on 4 replicas: 5, 5, 5 and 4.
+  const auto profile = SyntheticProfile();
+  for (const Phase phase : {Phase::kSteadyState, Phase::kDecode}) {
+    const auto rate = [&](int gpus, int64_t concurrency,
+                          const std::string& mode) {
+      Question question = Asked(concurrency);
+      question.workload.phase = phase;
+      question.workload.context_tokens = 0;
+      question.gpus.count = gpus;
+      const Advice advice = Ask("Qwen3-30B-A3B", question, *profile);
+      const auto plan =
+          std::find_if(advice.plans.begin(), advice.plans.end(),
+                       [&](const PlanAdvice& one) { return one.mode == mode; });
+      EXPECT_NE(plan, advice.plans.end()) << mode;
+      return plan == advice.plans.end() ? 0 : plan->output_tokens_per_second;
+    };
+    const double apart = 3 * rate(2, 5, "TP2") + rate(2, 4, "TP2");
+    EXPECT_NEAR(rate(8, 19, "4xTP2") / apart, 1, 1e-9);
+    // A replica without any adds nothing and keeps nobody waiting.
+    EXPECT_NEAR(rate(8, 3, "4xTP2") / (3 * rate(2, 1, "TP2")), 1, 1e-9);
+  }
+}
+
 TEST(Recommend, ChargesReplicasForTheFabricThatTheyShare) {
   const auto tp4 = [](const Profile& profile, int replicas) {
     Question question = Asked(16 * replicas);

@@ -286,6 +286,8 @@ TEST(SteadyState, KeepsSequencesInFlightAndTheirTimesTogether) {
     const auto advice = Recommend(model, question, *profile);
     if (!advice.ok()) continue;
     for (const PlanAdvice& plan : advice->plans) {
+      // Times are of the fullest replica: the law holds where all are.
+      if (question.workload.concurrency % plan.plan.replicas != 0) continue;
       ++checked;
       ASSERT_TRUE(plan.ttft_seconds.has_value());
       const double in_flight =
@@ -297,7 +299,7 @@ TEST(SteadyState, KeepsSequencesInFlightAndTheirTimesTogether) {
           << plan.mode;
     }
   }
-  EXPECT_GT(checked, 500);
+  EXPECT_GT(checked, 250);
 }
 
 TEST(TimeToFirstToken, GrowsWithConcurrencyFromThatOfThePromptAlone) {
