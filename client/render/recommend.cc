@@ -478,13 +478,14 @@ std::string RenderSweep(const v1::RecommendParallelismRequest& question,
   }
 
   std::vector<const v1::PlanAdvice*> best;
+  // Whether plans of several engines are shown.
   bool engines = false;
-  v1::Engine engine = v1::ENGINE_UNSPECIFIED;
   for (const v1::SweepPoint& point : answer.points()) {
     if (point.plans_size() == 0) continue;
     best.push_back(&point.plans(0));
-    if (engine == v1::ENGINE_UNSPECIFIED) engine = point.plans(0).engine();
-    engines |= engine != point.plans(0).engine();
+    for (const v1::PlanAdvice& plan : point.plans()) {
+      engines |= plan.engine() != best.front()->engine();
+    }
   }
   PlanColumns shared(KindOf(question), best);
   std::vector<Column> columns = {{"sequences", Align::kRight},
@@ -525,7 +526,9 @@ std::string RenderSweep(const v1::RecommendParallelismRequest& question,
       if (margin < 0) {
         (first.plan().mode() == question.current_plan() ? kept : ties) = true;
       }
-      row.push_back({Printable(second.plan().mode()), Paint::kDim});
+      std::string behind = Printable(second.plan().mode());
+      if (engines) absl::StrAppend(&behind, " on ", Words(second.engine()));
+      row.push_back({std::move(behind), Paint::kDim});
       row.push_back({FormatPercent(margin), Paint::kDim});
     } else {
       row.push_back({});

@@ -269,7 +269,8 @@ absl::Span<const MetricSpec> Catalogue() {
        "",
        {"scenario", "engine", "mode"},
        kMostScenarios,
-       "Always 1; the labels tell the mode recommended now."},
+       "Always 1; the labels tell the mode recommended now. It stays until "
+       "another is better by 5 %."},
       {kScenarioTpot,
        "fabricwise_scenario_tpot_seconds",
        kGauge,
@@ -290,8 +291,9 @@ absl::Span<const MetricSpec> Catalogue() {
        "",
        {"scenario"},
        kMostScenarios,
-       "By how much of the first mode's cost the second costs more; 0 where "
-       "there is no second."},
+       "By how much of the first mode's cost the second costs more; negative "
+       "where the first is kept although the second costs less, 0 where there "
+       "is no second."},
       {kScenarioFlips,
        "fabricwise_scenario_flips_total",
        kCounter,

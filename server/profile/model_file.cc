@@ -83,7 +83,7 @@ absl::StatusOr<std::string> ParseText(absl::string_view name,
 absl::StatusOr<NumberFormat> ParseNumber(absl::string_view name,
                                          const json& value) {
   ASSIGN_OR_RETURN(const std::string text, ParseText(name, value));
-  const auto format = ParseNumberFormat(text);
+  auto format = ParseNumberFormat(text);
   if (format.ok()) return format;
   return absl::InvalidArgumentError(
       absl::StrCat(name, ": ", format.status().message()));

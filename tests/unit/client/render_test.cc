@@ -310,6 +310,15 @@ TEST(RenderSweep, SaysWhyAFirstPlanMayStandBehindTheSecond) {
                         "\n by < 0       kept because it runs now\n"));
 }
 
+TEST(RenderSweep, NamesTheEnginesWherePlansOfSeveralAreShown) {
+  v1::SweepConcurrencyResponse answer = SampleSweep();
+  answer.mutable_points(0)->mutable_plans(1)->set_engine(v1::ENGINE_VLLM);
+  const std::string text =
+      RenderSweep(SampleQuestion(), answer, Options(PipeStyle()));
+  EXPECT_TRUE(absl::StrContains(text, "1  TP2          reference  "));
+  EXPECT_TRUE(absl::StrContains(text, "PP2 on vllm"));
+}
+
 TEST(RenderSweep, NarrowTerminal) {
   std::string text = RenderSweep(SampleQuestion(), SampleSweep(),
                                  Options(UncolouredStyle(50)));
