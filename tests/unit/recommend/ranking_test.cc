@@ -103,8 +103,8 @@ class Field {
     ++asked;
     const Runner& runner = runners_[index];
     if (concurrency > runner.last || concurrency < runner.begins) return {};
-    const auto sequences =
-        static_cast<double>((concurrency + runner.ranks - 1) / runner.ranks);
+    const int64_t each = (concurrency + runner.ranks - 1) / runner.ranks;
+    const auto sequences = static_cast<double>(each);
     Score score{.runs = true};
     score.part_seconds = {runner.fixed / 2, runner.each * sequences,
                           runner.fixed / 2 + 0.001 * sequences};
