@@ -266,9 +266,12 @@ class Search {
       return (1 + slack) * (of_a - of_both) <=
              (1 + margin) * (of_b - of_both) + margin * of_both;
     };
+    if (!b.high.runs) {
+      // It stops on the way, where the other may have become slow.
+      return kFall * a.Worst().seconds <= (1 + margin) * b.low.seconds;
+    }
     return within(a.low.seconds, b.low.seconds, common.low) &&
-           (!b.high.runs ||
-            within(a.high.seconds, b.high.seconds, common.high));
+           within(a.high.seconds, b.high.seconds, common.high);
   }
 
   // Whether `entry` is everywhere further behind `ahead`, which always runs,
@@ -287,9 +290,12 @@ class Search {
              (1 + margin) * (1 + slack) * (of_ahead - of_both) +
                  margin * of_both;
     };
+    if (!entry.high.runs) {
+      // It stops on the way, where the other may have become slow.
+      return entry.low.seconds > (1 + margin) * kFall * ahead.Worst().seconds;
+    }
     return beyond(entry.low.seconds, ahead.low.seconds, common.low) &&
-           (!entry.high.runs ||
-            beyond(entry.high.seconds, ahead.high.seconds, common.high));
+           beyond(entry.high.seconds, ahead.high.seconds, common.high);
   }
 
   // Whether `a` is everywhere within its margin of `b`, and then stands before

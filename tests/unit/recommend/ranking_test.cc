@@ -186,6 +186,24 @@ TEST(FindChanges, LooksAtFewOfTheConcurrencies) {
   EXPECT_LT(field.asked, 50 * kHigh / 10);
 }
 
+TEST(FindChanges, SeesOneThatStopsAfterTheFirstGotSlow) {
+  // The first falls off a cliff at 304; the other fits up to 639.
+  std::vector<Contestant> contestants = {OnGpus(8), OnGpus(8)};
+  contestants[1].plan.replicas = 2;
+  const auto changes = FindChanges(
+      contestants, 1, 1024, [](size_t contestant, int64_t concurrency) {
+        const double seconds =
+            contestant == 1 ? 1.2 : (concurrency < 304 ? 1 : 1.5);
+        return Score{.runs = contestant == 0 || concurrency < 640,
+                     .seconds = seconds};
+      });
+  ASSERT_EQ(changes.size(), 2u);
+  EXPECT_EQ(changes[0].concurrency, 304);
+  EXPECT_THAT(changes[0].to, Optional(Eq(1u)));
+  EXPECT_EQ(changes[1].concurrency, 640);
+  EXPECT_THAT(changes[1].to, Optional(Eq(0u)));
+}
+
 TEST(FindChanges, OfOneConcurrencyIsNothing) {
   std::mt19937 random(8);
   EXPECT_THAT(Field(random, 5).Find(7, 7), IsEmpty());
