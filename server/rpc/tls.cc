@@ -23,6 +23,15 @@
 namespace fabricwise {
 namespace {
 
+int Occurrences(absl::string_view of, absl::string_view text) {
+  int count = 0;
+  for (size_t at = text.find(of); at != absl::string_view::npos;
+       at = text.find(of, at + of.size())) {
+    ++count;
+  }
+  return count;
+}
+
 absl::StatusOr<std::string> ReadPem(absl::string_view option,
                                     const std::string& path) {
   // Far more than any bundle of certificates.
@@ -39,6 +48,11 @@ absl::StatusOr<std::string> ReadPem(absl::string_view option,
     return NotAllowed(option, path,
                       "a PEM file that this user may read, not empty and under "
                       "1 MiB");
+  }
+  // gRPC takes what is whole of a file that is being written.
+  if (Occurrences("-----BEGIN ", text) != Occurrences("-----END ", text)) {
+    return NotAllowed(option, path,
+                      "a PEM file in which all that begins ends as well");
   }
   return text;
 }

@@ -249,7 +249,12 @@ class AccessTest(unittest.TestCase):
       self.put(path, self.operator[0].read_text())
 
     def junk(path):
-      self.put(path, "-----BEGIN CERTIFICATE-----\njunk\n")
+      self.put(path, "-----BEGIN CERTIFICATE-----\njunk\n"
+                     "-----END CERTIFICATE-----\n")
+
+    def half_written(path):
+      more = self.theirs.certificate.read_text()
+      self.put(path, path.read_text() + more[:len(more) // 2])
 
     for spoilt, how, told in (
         (certificate, emptied, f"tls-cert is {certificate}; allowed: a PEM"),
@@ -258,6 +263,7 @@ class AccessTest(unittest.TestCase):
         (key, pathlib.Path.unlink, f"tls-key is {key}; allowed: a PEM"),
         (key, another, f"tls-key is {key}; allowed: the private key"),
         (ca, junk, f"tls-client-ca is {ca}; allowed: a PEM"),
+        (ca, half_written, f"tls-client-ca is {ca}; allowed: a PEM"),
         (ca, pathlib.Path.unlink, f"tls-client-ca is {ca}; allowed: a PEM")):
       with self.subTest(told, how=how.__name__):
         how(spoilt)
@@ -271,7 +277,7 @@ class AccessTest(unittest.TestCase):
         self.daemon.wait_for("certificates read")
         self.assertTrue(self.answered(self.reader, self.ours))
     errors = [e for e in self.daemon.events if e["level"] == "error"]
-    self.assertEqual(len(errors), 7)
+    self.assertEqual(len(errors), 8)
     new_reader = self.theirs.issue("new", "DNS:s2.schedulers.example")
     self.install(self.theirs, self.theirs.server())
     self.until_answered(new_reader, self.theirs)
