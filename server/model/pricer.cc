@@ -45,26 +45,6 @@ enum class Asks {
   kNothing,
 };
 
-Argument ArgumentOf(Asks asks, TokenBasis basis, double factor,
-                    const StepLoad& load, Launch launch) {
-  switch (asks) {
-    case Asks::kTokens:
-      return {.size = Tokens(load, basis) * factor, .launch = launch};
-    case Asks::kDecode:
-      return {.size = static_cast<double>(load.rank_sequences) *
-                      load.context_tokens * factor,
-              .sequences = static_cast<double>(load.rank_sequences),
-              .context = load.context_tokens};
-    case Asks::kPrompt:
-      return {.size = load.prompt_tokens, .context = load.prompt_context};
-    case Asks::kPerSequence:
-      return {.size = static_cast<double>(load.rank_sequences) * factor};
-    case Asks::kNothing:
-      break;
-  }
-  return {};
-}
-
 constexpr std::array kSections = {Section::kEmbedding, Section::kLayers,
                                   Section::kHead, Section::kBoundary};
 
@@ -136,6 +116,33 @@ struct Item {
            basis == other.basis && factor == other.factor && only == other.only;
   }
 };
+
+Argument ArgumentOf(const Item& item, const StepLoad& load, Launch launch) {
+  switch (item.asks) {
+    case Asks::kTokens:
+      return {.size = Tokens(load, item.basis) * item.factor, .launch = launch};
+    case Asks::kDecode:
+      return {.size = static_cast<double>(load.rank_sequences) *
+                      load.context_tokens * item.factor,
+              .sequences = static_cast<double>(load.rank_sequences),
+              .context = load.context_tokens};
+    case Asks::kPrompt:
+      return {.size = load.prompt_tokens, .context = load.prompt_context};
+    case Asks::kPerSequence:
+      return {.size = static_cast<double>(load.rank_sequences) * item.factor};
+    case Asks::kNothing:
+      break;
+  }
+  return {};
+}
+
+// The same in a step of `load` that is divided into halves: what runs in layers
+// sees one of them.
+Argument ArgumentInHalves(const Item& item, const StepLoad& load,
+                          const StepLoad& half, Launch launch) {
+  return ArgumentOf(item, item.section == Section::kLayers ? half : load,
+                    launch);
+}
 
 // Of some items in one step.
 struct Subtotal {
@@ -232,9 +239,7 @@ class PartWork {
                   std::vector<std::string>& missing) const {
     for (const Item& item : items_) {
       if (!item.Runs(launch)) continue;
-      fabricwise::AddMissing(
-          item, ArgumentOf(item.asks, item.basis, item.factor, load, launch),
-          missing);
+      fabricwise::AddMissing(item, ArgumentOf(item, load, launch), missing);
     }
   }
 
@@ -293,8 +298,7 @@ class PartWork {
     for (const Item& item : items_) {
       if (!item.Runs(launch)) continue;
       if (item.asks == Asks::kPrompt && load.prompt_tokens <= 0) continue;
-      const Price& price = item.operation->At(
-          ArgumentOf(item.asks, item.basis, item.factor, load, launch));
+      const Price& price = item.operation->At(ArgumentOf(item, load, launch));
       if (!price.known) {
         subtotal.known = false;
         break;
@@ -712,8 +716,7 @@ StepPrice Pricer::PriceHalves(const Bound& bound, const StepLoad& load,
                               Launch launch, std::vector<Term>* explained) {
   const StepLoad half = HalfOf(load, bound.attention_tp);
   const auto argument_of = [&](const Item& item) {
-    return ArgumentOf(item.asks, item.basis, item.factor,
-                      item.section == Section::kLayers ? half : load, launch);
+    return ArgumentInHalves(item, load, half, launch);
   };
   // Of one half its exchanges and its other work in layers, and what runs once.
   Subtotal exchange, rest, whole;
@@ -788,11 +791,7 @@ std::vector<std::string> Pricer::Missing(const Bound& bound,
     const StepLoad half = HalfOf(load, bound.attention_tp);
     for (const Item& item : bound.items) {
       if (!item.Runs(launch)) continue;
-      AddMissing(
-          item,
-          ArgumentOf(item.asks, item.basis, item.factor,
-                     item.section == Section::kLayers ? half : load, launch),
-          missing);
+      AddMissing(item, ArgumentInHalves(item, load, half, launch), missing);
     }
     return missing;
   }
@@ -822,18 +821,14 @@ ExplainedPrice Pricer::Explain(const Bound& bound, const StepLoad& load,
   for (const Item& item : bound.items) {
     if (!item.Runs(launch)) continue;
     times.Of(item.section) +=
-        item.operation
-            ->At(ArgumentOf(item.asks, item.basis, item.factor, load, launch))
-            .seconds *
-        item.count;
+        item.operation->At(ArgumentOf(item, load, launch)).seconds * item.count;
   }
   const Multiplicity multiplicity =
       Time(times, bound.pipeline, bound.num_layers, load.micro_batches)
           .multiplicity;
   for (const Item& item : bound.items) {
     if (!item.Runs(launch)) continue;
-    const Argument argument =
-        ArgumentOf(item.asks, item.basis, item.factor, load, launch);
+    const Argument argument = ArgumentOf(item, load, launch);
     const fabricwise::Price& price = item.operation->At(argument);
     const double count = item.count * multiplicity.Of(item.section);
     if (price.seconds * count == 0) continue;
