@@ -25,7 +25,7 @@ roots=()
 remove_roots() {
   local root
   for root in "${roots[@]}"; do
-    umount -l "$root/proc" "$root/dev/pts" 2>/dev/null || true
+    umount -l "$root/proc" "$root/sys" "$root/dev/pts" 2>/dev/null || true
     rm -rf --one-file-system "$root"
   done
 }
