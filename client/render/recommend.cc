@@ -35,6 +35,9 @@ constexpr int kPlansExplained = 2;
 constexpr size_t kLabelColumns = 14;  // before what is said under a table
 constexpr absl::string_view kTie =
     "a tie (within 1 %), where fewer GPUs, then the simpler plan go first";
+constexpr absl::string_view kSweepTie =
+    "a tie (within 1 %), where the best so far is held, then fewer GPUs, then "
+    "the simpler plan go first";
 
 template <typename List>
 bool SeveralEngines(const List& plans) {
@@ -544,7 +547,7 @@ std::string RenderSweep(const v1::RecommendParallelismRequest& question,
         &out, Paragraph(style, " by < 0       ",
                         absl::StrCat(kept ? "kept because it runs now" : "",
                                      kept && ties ? ", or " : "",
-                                     ties ? kTie : absl::string_view()),
+                                     ties ? kSweepTie : absl::string_view()),
                         Paint::kDim));
   }
   std::string first = " unanswered   ";

@@ -108,7 +108,8 @@ class Advisor {
     std::vector<const Candidate*> ruled_out, not_answerable;
   };
 
-  Ranking Rank(int64_t concurrency) {
+  // `held`: see First.
+  Ranking Rank(int64_t concurrency, const Plan* held = nullptr) {
     Ranking ranking;
     std::vector<Outcome>& ranked = ranking.ranked;
     std::vector<Score> scores(candidates().size());
@@ -125,7 +126,7 @@ class Advisor {
       scores[IndexOf(candidate)] = ScoreOf(outcome);
       ranked.push_back(outcome);
     }
-    const std::optional<size_t> first = First(contestants_, scores);
+    const std::optional<size_t> first = First(contestants_, scores, held);
     if (!first.has_value()) return ranking;
     std::stable_sort(ranked.begin(), ranked.end(), Better);
     const auto best =
@@ -207,19 +208,35 @@ class Advisor {
     return confidence;
   }
 
-  // Concurrencies in (low, high] at which the best mode changes.
-  std::vector<FlipPoint> FlipPoints(int64_t low, int64_t high) {
+  // Concurrencies in (low, high] at which the best plan changes.
+  std::vector<Change> Changes(int64_t low, int64_t high) {
+    return FindChanges(contestants_, low, high,
+                       [this](size_t candidate, int64_t concurrency) {
+                         return ScoreAt(candidates()[candidate], concurrency);
+                       });
+  }
+  std::vector<FlipPoint> FlipPoints(const std::vector<Change>& changes) const {
     std::vector<FlipPoint> flips;
-    for (const Change& change :
-         FindChanges(contestants_, low, high,
-                     [this](size_t candidate, int64_t concurrency) {
-                       return ScoreAt(candidates()[candidate], concurrency);
-                     })) {
+    flips.reserve(changes.size());
+    for (const Change& change : changes) {
       flips.push_back({change.concurrency, ModeOf(change.from),
                        ModeOf(change.to), EngineOf(change.from),
                        EngineOf(change.to)});
     }
     return flips;
+  }
+  // What is held at `concurrency`; null: nothing is.
+  const Plan* HeldAt(int64_t concurrency,
+                     const std::vector<Change>& changes) const {
+    std::optional<size_t> held;
+    for (const Change& change : changes) {
+      if (change.concurrency > concurrency) {
+        held = change.from;
+        break;
+      }
+      held = change.to;
+    }
+    return held.has_value() ? &contestants_[*held].plan : nullptr;
   }
 
   // Why there is no plan at all.
@@ -629,7 +646,8 @@ absl::StatusOr<Advice> Recommend(PlanSpace& space, const Question& question) {
     one.workload.concurrency = std::max(kFlipRange, concurrency);
     std::optional<PlanSpace::Flips>& last = space.last_flips();
     if (!last.has_value() || last->question != one) {
-      last = {one, advisor.FlipPoints(1, one.workload.concurrency)};
+      last = {one,
+              advisor.FlipPoints(advisor.Changes(1, one.workload.concurrency))};
     }
     advice.flip_points = last->points;
   }
@@ -660,13 +678,17 @@ absl::StatusOr<SweepAdvice> Sweep(PlanSpace& space, const Question& question,
     one.workload.concurrency = concurrency;
     RETURN_IF_ERROR(Validate(one));
   }
+  RETURN_IF_ERROR(proceed());
   Advisor advisor(space, one);
-  SweepAdvice sweep;
+  const std::vector<Change> changes =
+      advisor.Changes(ascending.front(), ascending.back());
+  SweepAdvice sweep{.flip_points = advisor.FlipPoints(changes)};
   absl::Status unanswered;
   bool any = false;
   for (int64_t concurrency : ascending) {
     RETURN_IF_ERROR(proceed());
-    const Advisor::Ranking ranking = advisor.Rank(concurrency);
+    const Advisor::Ranking ranking =
+        advisor.Rank(concurrency, advisor.HeldAt(concurrency, changes));
     const std::vector<Outcome>& ranked = ranking.ranked;
     SweepAdvice::Point& point = sweep.points.emplace_back();
     point.concurrency = concurrency;
@@ -682,8 +704,6 @@ absl::StatusOr<SweepAdvice> Sweep(PlanSpace& space, const Question& question,
     }
   }
   if (!any) return unanswered;
-  RETURN_IF_ERROR(proceed());
-  sweep.flip_points = advisor.FlipPoints(ascending.front(), ascending.back());
   return sweep;
 }
 

@@ -87,14 +87,15 @@ absl::StatusOr<Advice> Recommend(const ModelShape& model,
 absl::StatusOr<Advice> Recommend(PlanSpace& space, const Question& question);
 
 // question.workload.concurrency is ignored. Fails as Recommend does only where
-// no concurrency can be answered.
+// no concurrency can be answered. The first plan of a point is the one that the
+// flip points lead to, which may be another than Recommend's within a tie.
 absl::StatusOr<SweepAdvice> Sweep(const ModelShape& model,
                                   const Question& question,
                                   absl::Span<const int64_t> concurrencies,
                                   const Profile& profile);
 
-// `proceed` is asked before each concurrency and before the search for flip
-// points: a status of it that is not OK ends the sweep and is returned.
+// `proceed` is asked before the search for flip points and before each
+// concurrency: a status of it that is not OK ends the sweep and is returned.
 absl::StatusOr<SweepAdvice> Sweep(PlanSpace& space, const Question& question,
                                   absl::Span<const int64_t> concurrencies,
                                   absl::FunctionRef<absl::Status()> proceed);

@@ -43,7 +43,8 @@ int ComparePreference(const Contestant& a, const Contestant& b) {
 // alike in all goes first.
 template <typename ContestantAt, typename ScoreAt, typename IndexOf>
 std::optional<size_t> FirstOf(size_t count, const ContestantAt& contestant,
-                              const ScoreAt& score, const IndexOf& index) {
+                              const ScoreAt& score, const IndexOf& index,
+                              const Plan* held) {
   std::optional<Time> least;
   for (size_t i = 0; i < count; ++i) {
     if (score(i).runs &&
@@ -51,7 +52,19 @@ std::optional<size_t> FirstOf(size_t count, const ContestantAt& contestant,
       least = TimeOf(score(i));
     }
   }
-  std::optional<size_t> first, running;
+  std::optional<size_t> first, first_held, running;
+  const auto take = [&](size_t i, std::optional<size_t>& so_far) {
+    const int preference =
+        so_far.has_value()
+            ? ComparePreference(contestant(i), contestant(*so_far))
+            : -1;
+    if (preference > 0) return;
+    if (preference < 0 || score(i).seconds < score(*so_far).seconds ||
+        (score(i).seconds == score(*so_far).seconds &&
+         index(i) < index(*so_far))) {
+      so_far = i;
+    }
+  };
   for (size_t i = 0; i < count; ++i) {
     if (!score(i).runs ||
         !Within(TimeOf(score(i)), *least, MarginOf(contestant(i)))) {
@@ -61,17 +74,11 @@ std::optional<size_t> FirstOf(size_t count, const ContestantAt& contestant,
       if (!running.has_value() || index(i) < index(*running)) running = i;
       continue;
     }
-    const int preference =
-        first.has_value() ? ComparePreference(contestant(i), contestant(*first))
-                          : -1;
-    if (preference > 0) continue;
-    if (preference < 0 || score(i).seconds < score(*first).seconds ||
-        (score(i).seconds == score(*first).seconds &&
-         index(i) < index(*first))) {
-      first = i;
-    }
+    take(i, first);
+    if (held != nullptr && contestant(i).plan == *held) take(i, first_held);
   }
-  return running.has_value() ? running : first;
+  if (running.has_value()) return running;
+  return first_held.has_value() ? first_held : first;
 }
 
 class Search {
@@ -84,7 +91,9 @@ class Search {
     std::vector<Look> looks(contestants_.size());
     for (int64_t at = low; at < high;) {
       const int64_t next = std::min(kLookFactor * at, high);
-      Descend(FieldOf(looks, at, next), at, next);
+      Field field = FieldOf(looks, at, next);
+      if (at == low) held_ = First(field, &Entry::low);
+      Descend(std::move(field), at, next);
       at = next;
     }
     return std::move(changes_);
@@ -176,18 +185,21 @@ class Search {
     return field;
   }
 
-  // Appends the changes in (low, high] to changes_.
+  // Appends the changes in (low, high] to changes_; at `low`, held_ is first.
   void Descend(Field field, int64_t low, int64_t high) {
     const double slack = Slack(low, high);
     Narrow(field, slack);
     const bool last = high - low == 1;
-    if (!last && Decided(field, slack)) return;
+    if (!last && Holds(field, slack)) return;
     if (last || high - low <= low / kFinestStretch) {
-      const std::optional<size_t> from = First(field, &Entry::low);
       const std::optional<size_t> to = First(field, &Entry::high);
-      if (Same(from, to)) return;
+      if (Same(held_, to)) {
+        held_ = to;
+        return;
+      }
       if (last) {
-        changes_.push_back({high, from, to});
+        changes_.push_back({high, held_, to});
+        held_ = to;
         return;
       }
     }
@@ -220,20 +232,23 @@ class Search {
     });
   }
 
-  // Whether one plan stands first throughout, or none runs anywhere.
-  bool Decided(const Field& field, double slack) const {
-    if (field.empty()) return true;
-    const std::optional<size_t> place = PlaceOfFirst(field, &Entry::low);
-    if (!place.has_value()) return false;
-    const Entry& first = field[*place];
-    return std::all_of(field.begin(), field.end(),
-                       [&](const Entry& other) {
-                         return other.index == first.index ||
-                                Of(other).plan == Of(first).plan ||
-                                SurelyBeyond(other, first, slack) ||
-                                SurelyPreferred(first, other, slack);
-                       }) &&
-           first.Always();
+  // Whether what is held stays first throughout, or none runs anywhere.
+  bool Holds(const Field& field, double slack) const {
+    if (!held_.has_value()) return field.empty();
+    const Plan& held = contestants_[*held_].plan;
+    return std::any_of(field.begin(), field.end(), [&](const Entry& entry) {
+      return entry.Always() && Of(entry).plan == held &&
+             std::all_of(field.begin(), field.end(), [&](const Entry& other) {
+               return Of(other).plan == held ||
+                      StaysBefore(entry, other, slack);
+             });
+    });
+  }
+
+  // Whether `held`, which always runs, is nowhere left for `other`.
+  bool StaysBefore(const Entry& held, const Entry& other, double slack) const {
+    if (Of(other).running && !SurelyBeyond(other, held, slack)) return false;
+    return SurelyWithin(held, other, MarginOf(Of(held)), slack);
   }
 
   // Of two that run all the way, what they have in common at both ends.
@@ -298,25 +313,13 @@ class Search {
            beyond(entry.high.seconds, ahead.high.seconds, common.high);
   }
 
-  // Whether `a` is everywhere within its margin of `b`, and then stands before
-  // it.
-  bool SurelyPreferred(const Entry& a, const Entry& b, double slack) const {
-    if (Of(b).running) return false;
-    const int preference = Of(a).running ? -1 : ComparePreference(Of(a), Of(b));
-    return preference <= 0 &&
-           SurelyWithin(a, b, preference < 0 ? MarginOf(Of(a)) : 0, slack);
-  }
-
-  std::optional<size_t> PlaceOfFirst(const Field& field,
-                                     Score Entry::*end) const {
-    return FirstOf(
+  std::optional<size_t> First(const Field& field, Score Entry::*end) const {
+    const std::optional<size_t> place = FirstOf(
         field.size(),
         [&](size_t i) -> const Contestant& { return Of(field[i]); },
         [&](size_t i) -> const Score& { return field[i].*end; },
-        [&](size_t i) { return field[i].index; });
-  }
-  std::optional<size_t> First(const Field& field, Score Entry::*end) const {
-    const std::optional<size_t> place = PlaceOfFirst(field, end);
+        [&](size_t i) { return field[i].index; },
+        held_.has_value() ? &contestants_[*held_].plan : nullptr);
     if (!place.has_value()) return std::nullopt;
     return field[*place].index;
   }
@@ -333,18 +336,19 @@ class Search {
 
   const absl::Span<const Contestant> contestants_;
   const absl::FunctionRef<Score(size_t, int64_t)> score_;
+  std::optional<size_t> held_;  // first at the last concurrency that is done
   std::vector<Change> changes_;
 };
 
 }  // namespace
 
 std::optional<size_t> First(absl::Span<const Contestant> contestants,
-                            absl::Span<const Score> scores) {
+                            absl::Span<const Score> scores, const Plan* held) {
   return FirstOf(
       scores.size(),
       [&](size_t i) -> const Contestant& { return contestants[i]; },
       [&](size_t i) -> const Score& { return scores[i]; },
-      [](size_t i) { return i; });
+      [](size_t i) { return i; }, held);
 }
 
 std::vector<Change> FindChanges(

@@ -52,10 +52,12 @@ struct Score {
 
 // Index of the first; nullopt: none runs. Those that miss no limit stand before
 // those that do. Of all within a tie of the shortest: fewest GPUs, then the
-// simplest, then the shortest, then the earliest of them. But the running one,
-// where it is within the margin. `scores` is parallel to `contestants`.
+// simplest, then the shortest, then the earliest of them. But one of the plan
+// `held`, if any, where it is within a tie, and the running one, where it is
+// within the margin. `scores` is parallel to `contestants`.
 std::optional<size_t> First(absl::Span<const Contestant> contestants,
-                            absl::Span<const Score> scores);
+                            absl::Span<const Score> scores,
+                            const Plan* held = nullptr);
 
 // From `concurrency` on `to` stands first, just below `from` did; nullopt:
 // none runs there.
@@ -84,13 +86,14 @@ inline constexpr int64_t kFinestStretch = 256;
 inline constexpr int64_t kLookFactor = 4;
 
 // The concurrencies in (low, high] at which the plan of the first changes,
-// ascending; `score` is asked for as few as possible. Two contestants of one
-// plan are one here. Where the above holds, and every contestant runs at one
-// unbroken range of concurrencies that has `low`, `low` times a power of
-// kLookFactor or `high` in it, none is missed and each is placed to the very
-// sequence. Where times dip or jump by more than that between two looks, a
-// stretch of a few sequences in which another stands first may be missed, and a
-// change within it misnamed.
+// ascending, where the first of each is told with that of the one below held:
+// equals do not take turns. `score` is asked for as few as possible. Two
+// contestants of one plan are one here. Where the above holds, and every
+// contestant runs at one unbroken range of concurrencies that has `low`, `low`
+// times a power of kLookFactor or `high` in it, none is missed and each is
+// placed to the very sequence. Where times dip or jump by more than that
+// between two looks, a stretch of a few sequences in which another stands first
+// may be missed, and a change within it misnamed.
 std::vector<Change> FindChanges(
     absl::Span<const Contestant> contestants, int64_t low, int64_t high,
     absl::FunctionRef<Score(size_t contestant, int64_t concurrency)> score);

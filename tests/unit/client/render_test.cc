@@ -296,7 +296,7 @@ TEST(RenderSweep, PipeAndTerminal) {
 TEST(RenderSweep, SaysWhyAFirstPlanMayStandBehindTheSecond) {
   v1::SweepConcurrencyResponse answer = SampleSweep();
   v1::RecommendParallelismRequest question = SampleQuestion();
-  const std::string tie = "\n by < 0       a tie (within 1 %), where fewer ";
+  const std::string tie = "\n by < 0       a tie (within 1 %), where the best ";
   EXPECT_FALSE(absl::StrContains(
       RenderSweep(question, answer, Options(PipeStyle())), "by < 0"));
   v1::SweepPoint& point = *answer.mutable_points(0);

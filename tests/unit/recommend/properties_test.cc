@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "server/profile/preset.h"
 #include "server/recommend/advice.h"
+#include "server/recommend/ranking.h"
 #include "tests/support/random_model.h"
 #include "tests/support/synthetic_profile.h"
 
@@ -196,6 +197,35 @@ TEST(FlipPoints, OfEveryPresetAreThoseOfASweepOverEveryConcurrency) {
     }
   }
   agreement.Check();
+}
+
+TEST(FlipPoints, LeaveNothingThatIsStillWithinATie) {
+  const auto profile = SyntheticProfile();
+  int left = 0;
+  for (const ModelShape& model : Presets()) {
+    SCOPED_TRACE(model.name);
+    Question question;
+    question.engines = {EngineId::kVllm};
+    question.max_plans = kMaxPlans;
+    const auto advice = Recommend(model, question, *profile);
+    if (!advice.ok()) continue;  // it does not fit
+    for (const FlipPoint& flip : advice->flip_points) {
+      if (flip.from_mode.empty() || flip.to_mode.empty()) continue;
+      question.workload.concurrency = flip.concurrency;
+      const auto there = Recommend(model, question, *profile);
+      ASSERT_TRUE(there.ok()) << there.status();
+      double most = 0, of_left = 0;  // 0: it does not fit any more
+      for (const PlanAdvice& plan : there->plans) {
+        most = std::max(most, plan.output_tokens_per_second);
+        if (plan.mode == flip.from_mode) {
+          of_left = plan.output_tokens_per_second;
+        }
+      }
+      EXPECT_GT(most, (1 + kTieRatio) * of_left) << flip.concurrency;
+      ++left;
+    }
+  }
+  EXPECT_GT(left, 20);
 }
 
 TEST(FlipPoints, OfAnyModelAreThoseOfASweepOverEveryConcurrency) {

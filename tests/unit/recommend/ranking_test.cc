@@ -65,6 +65,25 @@ TEST(First, StaysWithTheRunningOneWithinTheMargin) {
               Optional(Eq(0u)));
 }
 
+TEST(First, IsTheHeldOneWithinATie) {
+  Contestant held = OnGpus(8, 3);
+  EXPECT_THAT(First({OnGpus(4), held}, {Takes(1), Takes(1.009)}, &held.plan),
+              Optional(Eq(1u)));
+  EXPECT_THAT(First({OnGpus(4), held}, {Takes(1), Takes(1.011)}, &held.plan),
+              Optional(Eq(0u)));
+  EXPECT_THAT(First({OnGpus(4), held}, {Takes(1), MissesAt(1)}, &held.plan),
+              Optional(Eq(0u)));
+  EXPECT_THAT(First({OnGpus(4), held}, {Takes(1), Score{}}, &held.plan),
+              Optional(Eq(0u)));
+}
+
+TEST(First, IsTheRunningOneBeforeTheHeldOne) {
+  Contestant held = OnGpus(8, 3), running = OnGpus(8, 2);
+  running.running = true;
+  EXPECT_THAT(First({held, running}, {Takes(1), Takes(1.049)}, &held.plan),
+              Optional(Eq(1u)));
+}
+
 // Made-up contestants, none of which gets shorter as concurrency grows.
 class Field {
  public:
@@ -114,12 +133,14 @@ class Field {
   }
 
   // Of a look at every one.
-  std::optional<size_t> FirstAt(int64_t concurrency) {
+  std::optional<size_t> FirstAt(int64_t concurrency,
+                                std::optional<size_t> held = std::nullopt) {
     std::vector<Score> scores;
     for (size_t i = 0; i < contestants.size(); ++i) {
       scores.push_back(At(i, concurrency));
     }
-    return First(contestants, scores);
+    return First(contestants, scores,
+                 held.has_value() ? &contestants[*held].plan : nullptr);
   }
 
   std::vector<Change> Find(int64_t low, int64_t high) {
@@ -159,7 +180,7 @@ TEST(FindChanges, IsWhatALookAtEveryConcurrencyFinds) {
     std::optional<size_t> before = field.FirstAt(low);
     std::optional<size_t> said = before;
     for (int64_t at = low + 1; at <= high; ++at) {
-      const std::optional<size_t> now = field.FirstAt(at);
+      const std::optional<size_t> now = field.FirstAt(at, before);
       if (next != found.end() && next->concurrency == at) {
         misplaced += next->from == before && next->to == now ? 0 : 1;
         said = next->to;
@@ -173,9 +194,26 @@ TEST(FindChanges, IsWhatALookAtEveryConcurrencyFinds) {
     concurrencies += high - low;
   }
   EXPECT_GT(changes, 300);
-  // Where two are equal but for roundings, one may lead for a few sequences.
-  EXPECT_LE(misplaced, changes / 100);
+  // What is held may be beaten for a few sequences only, where ranks fill
+  // unevenly, and is then left a little later.
+  EXPECT_LE(misplaced, changes / 50);
   EXPECT_LE(others, concurrencies / 1000);
+}
+
+// They take turns within a tie; then the other is ahead by more.
+TEST(FindChanges, HoldsOneOfEquals) {
+  std::vector<Contestant> contestants = {OnGpus(8), OnGpus(8)};
+  contestants[1].plan.replicas = 2;
+  const auto changes = FindChanges(
+      contestants, 1, 1000, [](size_t contestant, int64_t concurrency) {
+        if (contestant == 0) return Takes(1);
+        if (concurrency >= 700) return Takes(0.98);
+        return Takes(concurrency % 2 == 0 ? 0.995 : 1.005);
+      });
+  ASSERT_THAT(changes, SizeIs(1));
+  EXPECT_EQ(changes[0].concurrency, 700);
+  EXPECT_THAT(changes[0].from, Optional(Eq(0u)));
+  EXPECT_THAT(changes[0].to, Optional(Eq(1u)));
 }
 
 TEST(FindChanges, LooksAtFewOfTheConcurrencies) {

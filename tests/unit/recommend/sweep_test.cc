@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 #include "server/profile/preset.h"
 #include "server/recommend/advice.h"
+#include "server/recommend/ranking.h"
 #include "tests/support/synthetic_profile.h"
 
 namespace fabricwise {
@@ -14,6 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 const ModelShape& Preset(const std::string& name) { return **FindPreset(name); }
@@ -24,10 +26,12 @@ Question Asked() {
   return question;
 }
 
+// But for which of equals is first.
 TEST(Sweep, AnswersAsSingleQuestionsDo) {
   const auto profile = SyntheticProfile();
   for (const char* name : {"Qwen3-30B-A3B", "Llama-3.1-70B", "Kimi-K2.5"}) {
     Question question = Asked();
+    question.max_plans = kMaxPlans;
     const std::vector<int64_t> concurrencies = {1, 7, 64, 500};
     const auto sweep = Sweep(Preset(name), question, concurrencies, *profile);
     ASSERT_TRUE(sweep.ok()) << sweep.status();
@@ -39,10 +43,18 @@ TEST(Sweep, AnswersAsSingleQuestionsDo) {
       if (!advice.ok()) continue;
       ASSERT_THAT(point.plans,
                   SizeIs(std::min<size_t>(3, advice->plans.size())));
-      for (size_t i = 0; i < point.plans.size(); ++i) {
-        EXPECT_EQ(point.plans[i].mode, advice->plans[i].mode);
-        EXPECT_EQ(point.plans[i].tpot_seconds, advice->plans[i].tpot_seconds);
-        EXPECT_EQ(point.plans[i].ttft_seconds, advice->plans[i].ttft_seconds);
+      for (const PlanAdvice& plan : point.plans) {
+        const auto same = std::find_if(
+            advice->plans.begin(), advice->plans.end(),
+            [&](const PlanAdvice& other) { return other.mode == plan.mode; });
+        ASSERT_NE(same, advice->plans.end()) << plan.mode;
+        EXPECT_EQ(plan.tpot_seconds, same->tpot_seconds);
+        EXPECT_EQ(plan.ttft_seconds, same->ttft_seconds);
+      }
+      const PlanAdvice& first = point.plans[0];
+      if (first.mode != advice->plans[0].mode) {
+        EXPECT_GE(first.output_tokens_per_second * (1 + kTieRatio),
+                  advice->plans[0].output_tokens_per_second);
       }
     }
   }
@@ -95,6 +107,21 @@ TEST(Sweep, FindsFlipsWithinItsRangeOnly) {
   for (const FlipPoint& flip : some->flip_points) {
     EXPECT_GT(flip.concurrency, 40);
     EXPECT_LE(flip.concurrency, 600);
+  }
+}
+
+TEST(Sweep, NamesAtEachPointWhatItsFlipsLeadTo) {
+  const std::vector<int64_t> some = {1, 3, 20, 60, 129, 250, 400, 512, 1024};
+  const auto sweep =
+      Sweep(Preset("Qwen3-30B-A3B"), Asked(), some, *SyntheticProfile());
+  ASSERT_TRUE(sweep.ok()) << sweep.status();
+  ASSERT_THAT(sweep->flip_points, Not(IsEmpty()));
+  for (const SweepAdvice::Point& point : sweep->points) {
+    std::string mode = sweep->flip_points.front().from_mode;
+    for (const FlipPoint& flip : sweep->flip_points) {
+      if (flip.concurrency <= point.concurrency) mode = flip.to_mode;
+    }
+    EXPECT_EQ(point.plans.at(0).mode, mode) << point.concurrency;
   }
 }
 

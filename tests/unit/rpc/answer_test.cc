@@ -203,7 +203,7 @@ TEST(AnswerTest, ASweepEndsWhereItMayNotProceed) {
         },
         &response);
     EXPECT_EQ(status, absl::DeadlineExceededError("late"));
-    EXPECT_EQ(asked, allowed + 1) << "10 concurrencies, then flip points";
+    EXPECT_EQ(asked, allowed + 1) << "flip points, then 10 concurrencies";
   }
 }
 
