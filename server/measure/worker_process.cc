@@ -125,7 +125,7 @@ absl::StatusOr<Descriptor> FileOf(const std::string& bytes) {
   return Lift(std::move(made));
 }
 
-// What the child needs; nothing is allocated after the fork.
+// What the child needs; nothing is allocated once it is there.
 struct ChildSide {
   const char* path;
   char* const* arguments;
@@ -156,6 +156,15 @@ struct ChildSide {
   _exit(kExecFailed);
 }
 
+// A process of its own for BecomeWorker. It borrows our memory until it runs
+// another program, and this thread waits so long: to copy the page tables, as
+// fork() does, would have every thread here wait that writes to memory.
+pid_t StartChild(const ChildSide& side) {
+  const pid_t pid = vfork();
+  if (pid == 0) BecomeWorker(side);
+  return pid;
+}
+
 // A started worker, seen from here.
 struct Started {
   pid_t pid = 0;
@@ -180,9 +189,8 @@ absl::StatusOr<Started> Start(const WorkerCommand& command,
                           .frames = frames.write.get(),
                           .error = error.write.get(),
                           .parent = getpid()};
-  const pid_t pid = fork();
+  const pid_t pid = StartChild(side);
   if (pid < 0) return Failed("start another process", errno);
-  if (pid == 0) BecomeWorker(side);
   error.write.Close();
   int exec_error = 0;
   // Ends without a byte once the program is running.
@@ -266,6 +274,12 @@ void Drain(Descriptor& fd, int reads, const Take& take) {
 // The children of this process, dead or alive.
 std::vector<pid_t> Children() {
   std::vector<pid_t> children;
+  // Mostly there is none, and a large node has thousands of processes.
+  siginfo_t info;
+  if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 &&
+      errno == ECHILD) {
+    return children;
+  }
   std::error_code error;
   for (std::filesystem::directory_iterator it("/proc", error), end;
        !error && it != end; it.increment(error)) {
