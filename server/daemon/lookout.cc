@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/daemon/lookout.h"
 
+#include <pthread.h>
+
 #include "absl/strings/str_cat.h"
 #include "server/daemon/log.h"
 #include "server/profile/preset.h"
@@ -18,6 +20,7 @@ Lookout::~Lookout() { Stop(); }
 void Lookout::Start() {
   subscription_ = snapshots_->Subscribe([this] { LookSoon(); });
   thread_ = std::thread([this] { Loop(); });
+  pthread_setname_np(thread_.native_handle(), "lookout");
 }
 
 void Lookout::Stop() {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/measure/scheduler.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -47,6 +49,7 @@ Scheduler::~Scheduler() { Stop(); }
 
 void Scheduler::Start() {
   thread_ = std::thread([this] { Loop(); });
+  pthread_setname_np(thread_.native_handle(), "measuring");
 }
 
 void Scheduler::Stop() {

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/executor.h"
 
+#include <pthread.h>
+
 #include <utility>
 
 namespace fabricwise {
 
 Executor::Executor(int threads, int max_queued)
     : max_queued_(static_cast<size_t>(max_queued)) {
-  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
+  for (int i = 0; i < threads; ++i) {
+    threads_.emplace_back([this] { Run(); });
+    pthread_setname_np(threads_.back().native_handle(), "long calls");
+  }
 }
 
 Executor::~Executor() {
