@@ -300,12 +300,15 @@ class Questions {
 
   const std::string& Same() const { return same_; }
 
-  // Never asked before.
+  // Never asked before, and always of lengths that are served: of half a
+  // million tokens far more flip points have to be looked for.
   std::string Another() {
-    ++asked_;
+    constexpr int64_t kConcurrencies = 512, kInput = 1024, kOutputs = 4096;
     v1::Workload& workload = *request_.mutable_workload();
-    workload.set_concurrency(1 + asked_ % 512);
-    workload.set_output_tokens(1024 + asked_);
+    workload.set_concurrency(1 + asked_ % kConcurrencies);
+    workload.set_input_tokens(kInput + asked_ / kOutputs);
+    workload.set_output_tokens(1 + asked_ % kOutputs);
+    ++asked_;
     return request_.SerializeAsString();
   }
 
