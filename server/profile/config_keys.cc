@@ -5,7 +5,6 @@
 #include <array>
 #include <optional>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/base/argument.h"
@@ -68,42 +67,6 @@ constexpr std::array kFamilies = {
     Family{"llama4", Experts::kLlama4, Sliding::kChunked, kLlama4Defaults},
     Family{"llama4_text", Experts::kLlama4, Sliding::kChunked, kLlama4Defaults},
 };
-
-// Keys that the plain reading of an unknown model_type understands, and keys
-// that change no size. Any other key may mean an architecture that it would get
-// wrong.
-constexpr auto kPlainKeys = std::to_array<absl::string_view>(
-    {// Understood.
-     "model_type", "hidden_size", "num_hidden_layers", "vocab_size",
-     "num_attention_heads", "num_key_value_heads", "head_dim", "v_head_dim",
-     "tie_word_embeddings", "intermediate_size", "moe_intermediate_size",
-     "num_experts", "num_local_experts", "n_routed_experts",
-     "num_experts_per_tok", "experts_per_token", "n_shared_experts",
-     "shared_expert_intermediate_size", "shared_intermediate_size",
-     "first_k_dense_replace", "moe_layer_freq", "mlp_only_layers",
-     "decoder_sparse_step", "mlp_layer_types", "q_lora_rank", "kv_lora_rank",
-     "qk_nope_head_dim", "qk_rope_head_dim", "index_topk", "index_n_heads",
-     "index_head_dim", "layer_types", "sliding_window", "attention_chunk_size",
-     "num_nextn_predict_layers", "quantization_config", "compression_config",
-     "torch_dtype", "dtype", "text_config",
-     // Without effect on sizes.
-     "architectures", "attention_bias", "attention_dropout", "attn_pdrop",
-     "auto_map", "aux_loss_alpha", "bos_token_id", "embd_pdrop",
-     "embedding_multiplier", "ep_size", "eos_token_id",
-     "final_logit_softcapping", "attn_logit_softcapping", "hidden_act",
-     "hidden_activation", "hidden_dropout", "initializer_range",
-     "logits_scaling", "attention_multiplier", "residual_multiplier",
-     "max_position_embeddings", "max_window_layers", "mlp_bias",
-     "moe_router_dtype", "n_group", "norm_topk_prob",
-     "original_max_position_embeddings", "output_router_logits", "pad_token_id",
-     "partial_rotary_factor", "pretraining_tp", "qk_head_dim",
-     "query_pre_attn_scalar", "resid_pdrop", "rms_norm_eps", "rope_interleave",
-     "rope_local_base_freq", "rope_parameters", "rope_scaling", "rope_theta",
-     "routed_scaling_factor", "router_aux_loss_coef", "router_jitter_noise",
-     "scoring_func", "seq_aux", "topk_group", "topk_method",
-     "transformers_version", "unk_token_id", "use_bidirectional_attention",
-     "use_cache", "use_mla", "use_qk_norm", "image_token_id", "vision_config",
-     "audio_config", "name", "language_model_only"});
 
 }  // namespace
 
@@ -191,20 +154,6 @@ absl::StatusOr<Keys> Open(absl::string_view text) {
     }
   }
   return Keys(std::move(inner), std::move(outer), std::move(type));
-}
-
-absl::Status CheckUnknownType(const Keys& keys) {
-  for (const auto& [key, value] : keys.text().items()) {
-    const bool plain = std::find(kPlainKeys.begin(), kPlainKeys.end(), key) !=
-                       kPlainKeys.end();
-    if (plain || value.is_null() || absl::StartsWith(key, "_")) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("model_type ", Quoted(keys.model_type()),
-                     " is not known, and its key ", Quoted(key),
-                     " is not understood; allowed: a known model_type, or "
-                     "keys of a plain Llama, Mixtral or DeepSeek decoder"));
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace fabricwise::config_json

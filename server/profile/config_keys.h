@@ -90,7 +90,4 @@ class Keys {
 // model_type.
 absl::StatusOr<Keys> Open(absl::string_view text);
 
-// Whether the plain reading of an unknown model_type understands every key.
-absl::Status CheckUnknownType(const Keys& keys);
-
 }  // namespace fabricwise::config_json

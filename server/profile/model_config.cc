@@ -6,6 +6,7 @@
 
 #include "server/base/argument.h"
 #include "server/base/status_macros.h"
+#include "server/profile/config_architecture.h"
 #include "server/profile/config_attention.h"
 #include "server/profile/config_experts.h"
 #include "server/profile/config_formats.h"
@@ -18,7 +19,7 @@ absl::StatusOr<ModelShape> ParseHuggingFaceConfig(absl::string_view json,
   ASSIGN_OR_RETURN(const config_json::Keys keys, config_json::Open(json));
   const config_json::Family* family =
       config_json::FindFamily(keys.model_type());
-  if (family == nullptr) RETURN_IF_ERROR(config_json::CheckUnknownType(keys));
+  RETURN_IF_ERROR(config_json::CheckArchitecture(keys, family));
 
   ModelShape shape;
   shape.name = name.empty() ? keys.model_type() : std::string(name);

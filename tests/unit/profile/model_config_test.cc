@@ -556,6 +556,14 @@ TEST(ModelConfigTest, ExpertsThatAreMissingOrOddAreRefusedByKey) {
 
 // -- Unknown families ---------------------------------------------------------
 
+// What an unknown type must say besides.
+json Foo(json config) {
+  config.update({{"model_type", "foo"},
+                 {"architectures", {"FooForCausalLM"}},
+                 {"tie_word_embeddings", false}});
+  return config;
+}
+
 TEST(ModelConfigTest, UnknownFamiliesAreTakenPlainly) {
   // As the known one but for the type.
   const auto as_foo = [](const json& config) {
@@ -563,33 +571,170 @@ TEST(ModelConfigTest, UnknownFamiliesAreTakenPlainly) {
     shape.model_type = "foo";
     return PrintModelFile(shape);
   };
-  const json foo = {{"model_type", "foo"}};
   for (const json& plain : {Llama(), Mixtral(), QwenMoe(), DeepSeek()}) {
-    EXPECT_EQ(Printed(With(plain, foo)), as_foo(plain));
+    EXPECT_EQ(Printed(Foo(plain)), as_foo(plain));
   }
-  EXPECT_EQ(Printed(With(Llama(), {{"model_type", "foo"},
-                                   {"_name_or_path", "x"},
-                                   {"ssm_state_size", nullptr}})),
+  EXPECT_EQ(Printed(With(Foo(Llama()), {{"_name_or_path", "x"},
+                                        {"ssm_state_size", nullptr}})),
+            as_foo(Llama()));
+  // Beside a vision tower.
+  EXPECT_EQ(Printed({{"model_type", "outer"},
+                     {"architectures", {"OuterForConditionalGeneration"}},
+                     {"tie_word_embeddings", false},
+                     {"text_config", With(Llama(), {{"model_type", "foo"}})}}),
             as_foo(Llama()));
 }
 
 TEST(ModelConfigTest, UnknownFamiliesWithKeysOfTheirOwnAreRefused) {
   ExpectRefusals({
-      {With(Llama(), {{"model_type", "foo"}, {"ssm_state_size", 16}}),
-       "model_type 'foo' is not known, and its key 'ssm_state_size' is not "
+      {With(Foo(Llama()), {{"clip_qkv", 8}}),
+       "model_type 'foo' is not known, and its key 'clip_qkv' is not "
        "understood; allowed: a known model_type, or keys of a plain Llama, "
        "Mixtral or DeepSeek decoder"},
-      {With(Llama(), {{"model_type", "foo"}, {"sliding_window", 128}}),
+      {With(Foo(Llama()), {{"sliding_window", 128}}),
        "sliding_window is 128; allowed: null, or with layer_types, for the "
        "unknown model_type 'foo'"},
-      {With(Without(DeepSeek(), "first_k_dense_replace"),
-            {{"model_type", "foo"}}),
+      {Without(Foo(DeepSeek()), "first_k_dense_replace"),
        "first_k_dense_replace is missing; needed by model_type 'foo': an "
        "integer, 0 to 16777216"},
-      {With(Llama(), {{"model_type", "foo"}, {"num_experts_per_tok", 2}}),
+      {With(Foo(Llama()), {{"num_experts_per_tok", 2}}),
        "num_local_experts is missing; needed by model_type 'foo': an integer, "
        "1 to 16777216"},
+      {Without(Foo(Llama()), "architectures"),
+       "architectures is missing; needed by model_type 'foo': a name that ends "
+       "in ForCausalLM or ForConditionalGeneration, of a model that writes "
+       "text"},
+      {Without(Foo(Llama()), "tie_word_embeddings"),
+       "tie_word_embeddings is missing; needed by model_type 'foo': true, "
+       "false"},
+      // Arcee's feed-forward has two matrices.
+      {With(Foo(Llama()), {{"hidden_act", "relu2"}}),
+       "hidden_act is \"relu2\"; allowed: silu, swish, gelu, "
+       "gelu_pytorch_tanh: of an unknown model_type, a gated feed-forward is "
+       "understood"},
   });
+}
+
+// -- Other architectures ------------------------------------------------------
+
+// The message of a config.json's refusal; of one that passes, its shape.
+std::string RefusalOf(const json& config) {
+  const auto shape = Parse(config);
+  if (!shape.ok()) return std::string(shape.status().message());
+  return "passes: " + PrintModelFile(*shape);
+}
+
+TEST(ModelConfigTest, LayersThatKeepAStateAreRefusedByKey) {
+  const json sizes = {
+      {"hidden_size", 4096},         {"intermediate_size", 8192},
+      {"num_hidden_layers", 32},     {"num_attention_heads", 32},
+      {"num_key_value_heads", 8},    {"vocab_size", 65024},
+      {"tie_word_embeddings", false}};
+  struct Case {
+    const char *model_type, *architecture, *key;
+    json value;
+  };
+  for (const Case& odd : std::vector<Case>{
+           {"falcon_mamba", "FalconMambaForCausalLM", "state_size", 16},
+           {"mamba", "MambaForCausalLM", "conv_kernel", 4},
+           {"mamba", "MambaForCausalLM", "time_step_rank", 160},
+           {"jamba", "JambaForCausalLM", "mamba_d_state", 16},
+           {"bamba", "BambaForCausalLM", "mamba_n_heads", 128},
+           {"granitemoehybrid", "GraniteMoeHybridForCausalLM", "mamba_d_state",
+            256},
+           {"falcon_h1", "FalconH1ForCausalLM", "mamba_d_state", 256},
+           {"nemotron_h", "NemotronHForCausalLM", "hybrid_override_pattern",
+            "M-M*"},
+           {"recurrent_gemma", "RecurrentGemmaForCausalLM", "lru_width", 2560},
+           {"lfm2", "Lfm2ForCausalLM", "conv_L_cache", 3},
+           {"kimi_linear", "KimiLinearForCausalLM", "linear_attn_config",
+            json::object()},
+           // A known type does not excuse it.
+           {"llama", "LlamaForCausalLM", "ssm_state_size", 128}}) {
+    const json config = With(sizes, {{"model_type", odd.model_type},
+                                     {"architectures", {odd.architecture}},
+                                     {odd.key, odd.value}});
+    EXPECT_EQ(RefusalOf(config),
+              odd.key + (" is " + odd.value.dump()) +
+                  "; allowed: no such key: of layers that keep a state, "
+                  "linear_attention as Qwen3-Next has it is understood, "
+                  "state-space and convolution layers are not");
+    EXPECT_THAT(RefusalOf({{"model_type", "outer"}, {"text_config", config}}),
+                HasSubstr(odd.key));
+  }
+}
+
+TEST(ModelConfigTest, WhatIsNoDecoderAloneIsRefusedByKey) {
+  const json t5 = {{"model_type", "t5"},
+                   {"architectures", {"T5ForConditionalGeneration"}},
+                   {"is_encoder_decoder", true},
+                   {"d_model", 1024},
+                   {"num_layers", 24},
+                   {"vocab_size", 32128}};
+  const json whisper = {{"model_type", "whisper"},
+                        {"architectures", {"WhisperForConditionalGeneration"}},
+                        {"is_encoder_decoder", true},
+                        {"d_model", 1280},
+                        {"num_hidden_layers", 32},
+                        {"vocab_size", 51866}};
+  for (const json& config : {t5, whisper, With(Llama(), t5)}) {
+    EXPECT_EQ(RefusalOf(config),
+              "is_encoder_decoder is true; allowed: false: a decoder alone is "
+              "understood");
+  }
+  EXPECT_EQ(RefusalOf({{"model_type", "outer"},
+                       {"is_encoder_decoder", true},
+                       {"text_config", Llama()}}),
+            "is_encoder_decoder is true; allowed: false: a decoder alone is "
+            "understood");
+  EXPECT_EQ(RefusalOf(With(Llama(), {{"add_cross_attention", true}})),
+            "add_cross_attention is true; allowed: false: a decoder alone is "
+            "understood");
+  EXPECT_EQ(RefusalOf(With(Llama(), {{"use_bidirectional_attention", true}})),
+            "use_bidirectional_attention is true; allowed: false: a decoder "
+            "is understood");
+  EXPECT_EQ(RefusalOf(With(Llama(), {{"is_causal", false}})),
+            "is_causal is false; allowed: true: a decoder is understood");
+  // As many a config.json of a decoder says it.
+  EXPECT_EQ(Printed(With(Llama(), {{"is_encoder_decoder", false},
+                                   {"add_cross_attention", false}})),
+            Printed(Llama()));
+}
+
+TEST(ModelConfigTest, WhatWritesNoTextIsRefusedByArchitecture) {
+  const auto refusal = [](const std::string& shown) {
+    return "architectures is " + shown +
+           "; allowed: a name that ends in ForCausalLM or "
+           "ForConditionalGeneration, of a model that writes text";
+  };
+  const auto as = [](json config, const char* type, const char* architecture) {
+    return With(std::move(config),
+                {{"model_type", type}, {"architectures", {architecture}}});
+  };
+  EXPECT_EQ(RefusalOf(as(Llama(), "bert", "BertForMaskedLM")),
+            refusal("[\"BertForMaskedLM\"]"));
+  EXPECT_EQ(RefusalOf(as(Llama(), "qwen3", "Qwen3ForSequenceClassification")),
+            refusal("[\"Qwen3ForSequenceClassification\"]"));
+  EXPECT_EQ(RefusalOf(as(Llama(), "llama", "LlamaForCausalLMEagle3")),
+            refusal("[\"LlamaForCausalLMEagle3\"]"));
+  EXPECT_EQ(RefusalOf(as({{"hidden_size", 768},
+                          {"image_size", 224},
+                          {"intermediate_size", 3072},
+                          {"num_attention_heads", 12},
+                          {"num_hidden_layers", 12},
+                          {"patch_size", 16}},
+                         "vit", "ViTForImageClassification")),
+            refusal("[\"ViTForImageClassification\"]"));
+  // The text part of these says nothing odd.
+  EXPECT_EQ(RefusalOf({{"model_type", "siglip"},
+                       {"architectures", {"SiglipModel"}},
+                       {"text_config",
+                        With(Llama(), {{"model_type", "siglip_text_model"}})},
+                       {"vision_config", json::object()}}),
+            refusal("[\"SiglipModel\"]"));
+  EXPECT_EQ(RefusalOf(With(Llama(), {{"architectures", "LlamaForCausalLM"}})),
+            refusal("\"LlamaForCausalLM\""));
+  EXPECT_EQ(RefusalOf(With(Llama(), {{"architectures", {7}}})), refusal("[7]"));
 }
 
 // -- Formats ------------------------------------------------------------------
