@@ -245,13 +245,11 @@ class PartWork {
 
   // Good until the next call.
   const Subtotal& At(const StepLoad& load, Launch launch) {
-    // Contexts do not come back.
-    if (part_ == kOfSequences) return priced_ = Evaluate(load, launch);
     if (remembered_.empty()) remembered_.resize(size_t{1} << kRememberedBits);
     const Key key = KeyOf(load);
     // Multiplicative hashing; a collision only forgets.
     constexpr uint64_t kOdd[] = {0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F,
-                                 0x165667B19E3779F9};
+                                 0x165667B19E3779F9, 0x27D4EB2F165667C5};
     uint64_t hash = static_cast<uint64_t>(launch) << 60;
     for (size_t i = 0; i < key.size(); ++i) hash += key[i] * kOdd[i];
     Remembered& place = remembered_[hash >> (64 - kRememberedBits)];
@@ -263,10 +261,10 @@ class PartWork {
 
  private:
   // What of a load decides, bit by bit.
-  using Key = std::array<uint64_t, 3>;
+  using Key = std::array<uint64_t, 4>;
   // What compilers make a call of where == is written.
   static bool Same(const Key& a, const Key& b) {
-    return ((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2])) == 0;
+    return ((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]) | (a[3] ^ b[3])) == 0;
   }
   struct Remembered {
     Key key = {~uint64_t{0}};  // of no load
@@ -290,7 +288,9 @@ class PartWork {
       case kOfSequences:
         break;
     }
-    return {};
+    return {static_cast<uint64_t>(load.rank_sequences),
+            bits(load.context_tokens), bits(load.prompt_tokens),
+            bits(load.prompt_context)};
   }
 
   Subtotal Evaluate(const StepLoad& load, Launch launch) const {
@@ -311,7 +311,6 @@ class PartWork {
   std::vector<Item> items_;
   Part part_;
   std::vector<Remembered> remembered_;  // none before the first price
-  Subtotal priced_;
 };
 
 }  // namespace

@@ -53,18 +53,23 @@ double Quantile(std::vector<double>& values, double q) {
                                     static_cast<double>(values.size() - 1))];
 }
 
+// What a question differs in from the one before.
+enum class Differs { kConcurrency, kLengths };
+
 void Ask(benchmark::State& state, const std::string& preset,
-         v1::AdviceView view, v1::Engine engine = v1::ENGINE_VLLM) {
+         v1::AdviceView view, v1::Engine engine = v1::ENGINE_VLLM,
+         Differs differs = Differs::kLengths) {
   v1::RecommendParallelismRequest question = Question(preset, view, engine);
   Node& node = TheNode();
   std::vector<double> micros;
   size_t bytes = 0;
   int64_t asked = 0;
   for (auto _ : state) {
-    // Of lengths that were not asked for before.
     ++asked;
     question.mutable_workload()->set_concurrency(1 + asked % 512);
-    question.mutable_workload()->set_output_tokens(1024 + asked);
+    if (differs == Differs::kLengths) {
+      question.mutable_workload()->set_output_tokens(1024 + asked);
+    }
     const std::string request = question.SerializeAsString();
     const absl::Time start = absl::Now();
     const auto answer =
@@ -82,6 +87,8 @@ void Ask(benchmark::State& state, const std::string& preset,
 }
 
 BENCHMARK_CAPTURE(Ask, moe_full, "Qwen3-30B-A3B", v1::ADVICE_VIEW_FULL);
+BENCHMARK_CAPTURE(Ask, moe_full_of_other_concurrency, "Qwen3-30B-A3B",
+                  v1::ADVICE_VIEW_FULL, v1::ENGINE_VLLM, Differs::kConcurrency);
 BENCHMARK_CAPTURE(Ask, moe_basic, "Qwen3-30B-A3B", v1::ADVICE_VIEW_BASIC);
 BENCHMARK_CAPTURE(Ask, dense_full, "Llama-3.1-8B", v1::ADVICE_VIEW_FULL);
 BENCHMARK_CAPTURE(Ask, dense_basic, "Llama-3.1-8B", v1::ADVICE_VIEW_BASIC);

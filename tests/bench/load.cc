@@ -99,6 +99,7 @@ std::shared_ptr<const Profile> LoadProfile(const Settings& settings) {
 
 struct Ports {
   int advisor = 0;
+  int forgetful = 0;  // the same, that keeps no answers
   int empty = 0;
 };
 
@@ -108,14 +109,22 @@ void Serve(const Settings& settings, int in, int out) {
   snapshots.Set(LoadProfile(settings));
   FakeBackend backend;
   Handler handler(&snapshots, &backend, Clock::Real(), {});
+  Handler forgetful_handler(&snapshots, &backend, Clock::Real(),
+                            {.cache_bytes = 0});
   RpcServerOptions options;
   options.addresses = {{.address = kAnyPort}};
   Access access(AccessRules(), Clock::Real());
-  auto server =
-      RpcServer::Start(options, &handler, &snapshots, nullptr, &access);
-  if (!server.ok()) Die(server.status().ToString());
+  const auto start = [&](Handler& with) {
+    auto started =
+        RpcServer::Start(options, &with, &snapshots, nullptr, &access);
+    if (!started.ok()) Die(started.status().ToString());
+    return started;
+  };
+  const auto server = start(handler);
+  const auto forgetful = start(forgetful_handler);
   Ports ports;
   ports.advisor = (*server)->ports()[0];
+  ports.forgetful = (*forgetful)->ports()[0];
 
   EmptyService service;
   grpc::ServerBuilder builder;
@@ -300,16 +309,22 @@ class Questions {
 
   const std::string& Same() const { return same_; }
 
+  // The same but for the concurrency.
+  std::string OfOtherConcurrency() {
+    constexpr int64_t kConcurrencies = 512;
+    ++asked_;
+    request_.mutable_workload()->set_concurrency(1 + asked_ % kConcurrencies);
+    return request_.SerializeAsString();
+  }
+
   // Never asked before, and always of lengths that are served: of half a
   // million tokens far more flip points have to be looked for.
   std::string Another() {
-    constexpr int64_t kConcurrencies = 512, kInput = 1024, kOutputs = 4096;
+    constexpr int64_t kInput = 1024, kOutputs = 4096;
     v1::Workload& workload = *request_.mutable_workload();
-    workload.set_concurrency(1 + asked_ % kConcurrencies);
     workload.set_input_tokens(kInput + asked_ / kOutputs);
     workload.set_output_tokens(1 + asked_ % kOutputs);
-    ++asked_;
-    return request_.SerializeAsString();
+    return OfOtherConcurrency();
   }
 
  private:
@@ -326,6 +341,7 @@ double Median(std::vector<double> values) {
 void Measure(const Settings& settings, pid_t server, const Ports& ports) {
   const auto at = [](int port) { return "127.0.0.1:" + std::to_string(port); };
   Client advisor(at(ports.advisor), server, settings.in_flight);
+  Client forgetful(at(ports.forgetful), server, settings.in_flight);
   Client empty(at(ports.empty), server, settings.in_flight);
   Questions questions(settings);
   struct Kind {
@@ -344,7 +360,12 @@ void Measure(const Settings& settings, pid_t server, const Ports& ports) {
            [&](double s) {
              return advisor.Run([&] { return questions.Same(); }, s);
            }},
-      Kind{"uncached",
+      Kind{"other concurrency",
+           [&](double s) {
+             return forgetful.Run(
+                 [&] { return questions.OfOtherConcurrency(); }, s);
+           }},
+      Kind{"other lengths",
            [&](double s) {
              return advisor.Run([&] { return questions.Another(); }, s);
            }},
@@ -367,11 +388,11 @@ void Measure(const Settings& settings, pid_t server, const Ports& ports) {
       "%d calls in flight, %d rounds of %g s each, medians over rounds; %s\n",
       settings.in_flight, settings.rounds, settings.seconds,
       settings.preset.c_str());
-  std::printf("%-10s %9s %9s %8s %8s %14s %14s %13s\n", "", "calls/s",
+  std::printf("%-17s %9s %9s %8s %8s %14s %14s %13s\n", "", "calls/s",
               "of empty", "p50 us", "p99 us", "server CPU us", "client CPU us",
               "answer bytes");
   for (const Kind& kind : kinds) {
-    std::printf("%-10s %9.0f %9.2f %8.0f %8.0f %14.1f %14.1f %13zu\n",
+    std::printf("%-17s %9.0f %9.2f %8.0f %8.0f %14.1f %14.1f %13zu\n",
                 kind.name, Median(kind.rate), Median(kind.ratio),
                 Median(kind.p50_us), Median(kind.p99_us),
                 Median(kind.server_cpu_us), Median(kind.client_cpu_us),
