@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/base/attributes.h"
 #include "absl/strings/str_cat.h"
 #include "server/model/operation.h"
 #include "server/model/overlap.h"
@@ -245,56 +246,63 @@ class PartWork {
 
   // Good until the next call.
   const Subtotal& At(const StepLoad& load, Launch launch) {
-    if (remembered_.empty()) remembered_.resize(size_t{1} << kRememberedBits);
-    const Key key = KeyOf(load);
-    // Multiplicative hashing; a collision only forgets.
-    constexpr uint64_t kOdd[] = {0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F,
-                                 0x165667B19E3779F9, 0x27D4EB2F165667C5};
-    uint64_t hash = static_cast<uint64_t>(launch) << 60;
-    for (size_t i = 0; i < key.size(); ++i) hash += key[i] * kOdd[i];
-    Remembered& place = remembered_[hash >> (64 - kRememberedBits)];
-    if (!Same(place.key, key) || place.launch != launch) {
-      place = {key, launch, Evaluate(load, launch)};
+    const auto bits = [](double x) { return std::bit_cast<uint64_t>(x); };
+    switch (part_) {
+      case kOfTokens:
+        return Find(load, launch, bits(load.rank_tokens));
+      case kOfRows:
+        return Find(load, launch, bits(load.output_rows));
+      case kCommunication:
+        return Find(load, launch, bits(load.rank_tokens),
+                    bits(load.slice_tokens), bits(load.stage_tokens));
+      case kOfStage:
+        return Find(load, launch, bits(load.slice_tokens),
+                    bits(load.stage_tokens));
+      case kOfSequences:
+        break;
     }
-    return place.subtotal;
+    return Find(load, launch, static_cast<uint64_t>(load.rank_sequences),
+                bits(load.context_tokens), bits(load.prompt_tokens),
+                bits(load.prompt_context));
   }
 
  private:
-  // What of a load decides, bit by bit.
-  using Key = std::array<uint64_t, 4>;
-  // What compilers make a call of where == is written.
-  static bool Same(const Key& a, const Key& b) {
-    return ((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]) | (a[3] ^ b[3])) == 0;
-  }
+  static constexpr size_t kMostWords = 4;
   struct Remembered {
-    Key key = {~uint64_t{0}};  // of no load
+    // What of a load decides, bit by bit.
+    std::array<uint64_t, kMostWords> key = {~uint64_t{0}};  // of no load
     Launch launch = Launch::kGraph;
     Subtotal subtotal;
   };
   static constexpr int kRememberedBits = 8;  // about what a question asks for
 
-  Key KeyOf(const StepLoad& load) const {
-    const auto bits = [](double x) { return std::bit_cast<uint64_t>(x); };
-    switch (part_) {
-      case kOfTokens:
-        return {bits(load.rank_tokens)};
-      case kOfRows:
-        return {bits(load.output_rows)};
-      case kCommunication:
-        return {bits(load.rank_tokens), bits(load.slice_tokens),
-                bits(load.stage_tokens)};
-      case kOfStage:
-        return {bits(load.slice_tokens), bits(load.stage_tokens)};
-      case kOfSequences:
-        break;
+  // The one of `words`, priced now where it is not remembered.
+  template <typename... Words>
+  const Subtotal& Find(const StepLoad& load, Launch launch, Words... words) {
+    // Multiplicative hashing; a collision only forgets.
+    constexpr std::array<uint64_t, kMostWords> kOdd = {
+        0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9,
+        0x27D4EB2F165667C5};
+    if (remembered_.empty()) remembered_.resize(size_t{1} << kRememberedBits);
+    uint64_t hash = static_cast<uint64_t>(launch) << 60;
+    size_t i = 0;
+    ((hash += words * kOdd[i++]), ...);
+    Remembered& place = remembered_[hash >> (64 - kRememberedBits)];
+    uint64_t differ = 0;
+    i = 0;
+    ((differ |= words ^ place.key[i++]), ...);
+    if (differ != 0 || place.launch != launch) {
+      place.key = {words...};
+      place.launch = launch;
+      Evaluate(load, launch, place.subtotal);
     }
-    return {static_cast<uint64_t>(load.rank_sequences),
-            bits(load.context_tokens), bits(load.prompt_tokens),
-            bits(load.prompt_context)};
+    return place.subtotal;
   }
 
-  Subtotal Evaluate(const StepLoad& load, Launch launch) const {
-    Subtotal subtotal;
+  // Apart, so that finding stays short.
+  ABSL_ATTRIBUTE_NOINLINE void Evaluate(const StepLoad& load, Launch launch,
+                                        Subtotal& subtotal) const {
+    subtotal = {};
     for (const Item& item : items_) {
       if (!item.Runs(launch)) continue;
       if (item.asks == Asks::kPrompt && load.prompt_tokens <= 0) continue;
@@ -305,7 +313,6 @@ class PartWork {
       }
       subtotal.Add(item, price);
     }
-    return subtotal;
   }
 
   std::vector<Item> items_;

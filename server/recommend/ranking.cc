@@ -89,6 +89,7 @@ class Search {
 
   std::vector<Change> Between(int64_t low, int64_t high) {
     std::vector<Look> looks(contestants_.size());
+    for (size_t i = 0; i < looks.size(); ++i) looks[i] = {low, score_(i, low)};
     for (int64_t at = low; at < high;) {
       const int64_t next = std::min(kLookFactor * at, high);
       Field field = FieldOf(looks, at, next);
@@ -101,7 +102,7 @@ class Search {
 
  private:
   struct Look {
-    int64_t at = 0;  // 0: none yet
+    int64_t at = 0;
     Score score;
   };
 
@@ -171,7 +172,11 @@ class Search {
       out[i] = is_out(i, faster);
       if (out[i]) return;
       Look& look = looks[i];
-      if (look.at < low) look = {.at = low, .score = score_(i, low)};
+      if (look.at < low) {
+        look = {.at = low, .score = score_(i, low)};
+        out[i] = is_out(i, nullptr);
+        if (out[i]) return;
+      }
       place[i] = field.size();
       const Entry& entry =
           field.emplace_back(Entry{i, look.score, score_(i, high)});
