@@ -563,8 +563,13 @@ absl::Status Apply(const Settings& settings, Config& config) {
           option->repeated ? "too often" : "twice", "; allowed: ", allowed));
     }
     for (size_t i = 0; i < given.values.size(); ++i) {
-      // A flag may hold what no line of a configuration file can.
-      if (given.values[i].find('\n') == std::string::npos) continue;
+      // A flag may hold what no line of a configuration file can, and a line a
+      // byte that ends every path.
+      constexpr absl::string_view kNever("\n\0", 2);
+      if (given.values[i].find_first_of(kNever.data(), 0, kNever.size()) ==
+          std::string::npos) {
+        continue;
+      }
       return Locate(NotAllowed(option->name, Quoted(given.values[i]),
                                "what stands on one line"),
                     given.places[i]);

@@ -13,8 +13,10 @@
 namespace fabricwise {
 
 // SIGTERM and SIGINT ask the daemon to stop; a second one ends the process at
-// once, with status 128 + signal. SIGHUP asks it to read its configuration
-// again. SIGUSR1 and SIGUSR2 mean nothing here: they are logged.
+// once, with status 128 + signal. One that arrives before the thread has seen
+// another of its kind is one with it, as for every process. SIGHUP asks it to
+// read its configuration again. SIGUSR1 and SIGUSR2 mean nothing here: they are
+// logged.
 class SignalThread {
  public:
   // Masks the signals for the calling thread and all that it starts, and

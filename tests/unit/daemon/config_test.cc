@@ -165,6 +165,9 @@ TEST_F(ConfigTest, AValueThatNoFileCanHoldIsRefused) {
             "stands on one line");
   EXPECT_THAT(Refused(Parse({"--listen", "unix:/a", "--listen", "unix:/b\n"})),
               StartsWith("command line: listen is 'unix:/b\\n'; allowed: "));
+  EXPECT_EQ(
+      Refused(ParseFile(std::string("profile = a\0z\n", 14))),
+      file_ + ":1: profile is 'a\\x00z'; allowed: what stands on one line");
 }
 
 TEST_F(ConfigTest, UnknownKeyIsNamedWithItsPlaceAndTheNearest) {
