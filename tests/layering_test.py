@@ -51,6 +51,7 @@ LIBRARIES = {
                   "public proto", "worker proto"}),
     "gRPC": (r"grpc(pp|\+\+)?/|.*\.grpc\.pb\.h", r"gRPC::|fabricwise_v1_grpc",
              {"rpc", "daemon", "client", "public proto"}),
+    "OpenSSL": (r"openssl/", r"OpenSSL::", {"rpc"}),
     "prometheus-cpp": (r"prometheus/", r"prometheus-cpp::",
                        {"metrics", "daemon"}),
     "CLI11": (r"CLI/", r"CLI11::", {"daemon", "client"}),

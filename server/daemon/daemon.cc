@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/descriptor.h"
 #include "server/base/status_macros.h"
+#include "server/daemon/certificates.h"
 #include "server/daemon/features.h"
 #include "server/daemon/log.h"
 #include "server/daemon/lookout.h"
@@ -33,6 +34,7 @@
 #include "server/rpc/observer.h"
 #include "server/rpc/service.h"
 #include "server/rpc/snapshot.h"
+#include "server/rpc/tls.h"
 #include "server/rpc/token_bucket.h"
 #include "server/store/store.h"
 
@@ -153,16 +155,6 @@ void LogGrpcLine(absl::string_view line) {
   Log(LogLevel::kWarning, "grpc says", {{"line", std::string(line)}});
 }
 
-void LogCertificates(const absl::Status& read) {
-  if (read.ok()) {
-    Log(LogLevel::kInfo, "certificates read");
-    return;
-  }
-  Log(LogLevel::kError, "certificates not read, serving with the former ones",
-      {{"reason", std::string(read.message())},
-       {"remedy", "mend the file; it is read again by itself"}});
-}
-
 // Sets the mode of files that are made while it lives.
 class ScopedUmask {
  public:
@@ -197,6 +189,7 @@ struct Daemon::Parts {
   std::optional<Handler> handler;
   std::unique_ptr<Measuring> measuring;  // null: no worker
   std::unique_ptr<Lookout> lookout;
+  CertificatesInUse certificates;
   std::unique_ptr<MetricsServer> metrics;
   std::unique_ptr<RpcServer> rpc;
   std::vector<ListenAddress> listening;  // config's, with the ports it got
@@ -278,6 +271,7 @@ absl::Status Daemon::Parts::StartMetrics() {
   sources.start_time = start_time;
   sources.requests = &requests;
   sources.config_read_well = [this] { return config_read_well.load(); };
+  sources.certificates = [this] { return certificates.Get(); };
   sources.stored_measurements = [this] {
     return backend->State().measurement_count;
   };
@@ -315,7 +309,9 @@ absl::Status Daemon::Parts::StartRpc() {
     options.max_connection_age = config.max_connection_age;
   }
   if (!config.tls.certificate.empty()) options.tls = config.tls;
-  options.tls_observer = LogCertificates;
+  options.tls_observer = [this](const absl::StatusOr<TlsDates>& read) {
+    certificates.OnRead(read, clock->Now());
+  };
   for (const ListenAddress& address : config.listen) {
     if (address.is_unix()) {
       RETURN_IF_ERROR(ClearStaleSocket(address.unix_path));

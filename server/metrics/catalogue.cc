@@ -17,6 +17,7 @@ namespace {
 constexpr int kMostMethods = 24;
 // Of the labels of runs, skips and faults.
 constexpr int kMostRunKinds = 4, kMostResults = 6, kMostReasons = 12;
+constexpr int kMostCertificates = 2;  // the server's, the clients' CA
 constexpr int kMostCurves = static_cast<int>(kMaxExportedCurves);
 constexpr int kMostCurveSizes =
     kMostCurves * static_cast<int>(std::size(kServingSizesBytes));
@@ -62,6 +63,23 @@ absl::Span<const MetricSpec> Catalogue() {
        "1 after a start or a SIGHUP that found no mistake in the "
        "configuration, "
        "0 after a SIGHUP that did: the one before stays in effect."},
+      {kCertificateNotBefore,
+       "fabricwise_certificate_not_before_timestamp_seconds",
+       kGauge,
+       "seconds since 1970",
+       {"option"},
+       kMostCertificates,
+       "From when on the certificates in use can serve: of tls-cert all, of "
+       "tls-client-ca at least one. Absent without TLS."},
+      {kCertificateNotAfter,
+       "fabricwise_certificate_not_after_timestamp_seconds",
+       kGauge,
+       "seconds since 1970",
+       {"option"},
+       kMostCertificates,
+       "Until when: of tls-cert the first to expire, of tls-client-ca the "
+       "last. "
+       "Time left: this less time()."},
       {kRequests,
        "fabricwise_requests_total",
        kCounter,

@@ -16,6 +16,8 @@ enum class MetricKind { kCounter, kGauge, kHistogram };
 enum class Metric {
   kBuildInfo,
   kConfigReadWell,
+  kCertificateNotBefore,
+  kCertificateNotAfter,
   kRequests,
   kRequestDuration,
   kCachedAnswers,

@@ -39,6 +39,14 @@ void AddScenarios(const Outlook& outlook, double ScenarioAdvice::*field,
   }
 }
 
+void AddCertificates(const std::vector<CertificateFacts>& certificates,
+                     absl::Time CertificateFacts::*field, Family& family) {
+  for (const CertificateFacts& each : certificates) {
+    family.Add({each.option},
+               absl::ToDoubleSeconds(each.*field - absl::UnixEpoch()));
+  }
+}
+
 class Collector final : public prometheus::Collectable {
  public:
   explicit Collector(MetricSources sources) : sources_(std::move(sources)) {}
@@ -48,6 +56,7 @@ class Collector final : public prometheus::Collectable {
                            .methods = sources_.requests->Counts(),
                            .measuring = sources_.measuring(),
                            .outlook = sources_.outlook(),
+                           .certificates = sources_.certificates(),
                            .process = ReadProcessFacts()};
     std::vector<MetricFamily> families;
     for (const MetricSpec& spec : Catalogue()) {
@@ -65,6 +74,7 @@ class Collector final : public prometheus::Collectable {
     std::vector<MethodCounts> methods;
     MeasuringFacts measuring;
     std::shared_ptr<const Outlook> outlook;
+    std::vector<CertificateFacts> certificates;
     absl::StatusOr<ProcessFacts> process;
   };
 
@@ -80,6 +90,12 @@ class Collector final : public prometheus::Collectable {
         return family.Add({sources_.version}, 1);
       case Metric::kConfigReadWell:
         return family.Add(sources_.config_read_well() ? 1.0 : 0.0);
+      case Metric::kCertificateNotBefore:
+        return AddCertificates(scrape.certificates,
+                               &CertificateFacts::not_before, family);
+      case Metric::kCertificateNotAfter:
+        return AddCertificates(scrape.certificates,
+                               &CertificateFacts::not_after, family);
       case Metric::kRequests:
         return AddRequests(scrape.methods, family);
       case Metric::kRequestDuration:

@@ -38,6 +38,12 @@ struct MeasuringFacts {
   int64_t fingerprint_changes = 0;
 };
 
+// The certificates that an option of the daemon names.
+struct CertificateFacts {
+  std::string option;
+  absl::Time not_before, not_after;
+};
+
 // What a scrape reads. The functions are called on the exposer's threads: they
 // must be thread-safe, short, and do no I/O.
 struct MetricSources {
@@ -47,6 +53,7 @@ struct MetricSources {
   std::function<int64_t()> stored_measurements;
   std::function<MeasuringFacts()> measuring;
   std::function<bool()> config_read_well;
+  std::function<std::vector<CertificateFacts>()> certificates;
   std::function<std::shared_ptr<const Outlook>()> outlook;  // null: none yet
   const RequestMetrics* requests = nullptr;  // outlives the collector
 };

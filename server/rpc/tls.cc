@@ -65,6 +65,11 @@ absl::StatusOr<TlsCertificates::Pems> ReadPems(const TlsFiles& files) {
   return pems;
 }
 
+TlsDates DatesOf(const TlsCertificates::Pems& pems) {
+  return {.certificate = WhileAll(DatesIn(pems.certificate)),
+          .client_ca = WhileAny(DatesIn(pems.client_ca))};
+}
+
 // gRPC only logs what is wrong with certificates. A server that is made of
 // them, and served to nobody, tells it at once.
 absl::Status CheckUsable(const TlsFiles& files,
@@ -210,6 +215,7 @@ absl::StatusOr<std::unique_ptr<TlsCertificates>> TlsCertificates::Load(
     TlsFiles files, Observer observer) {
   ASSIGN_OR_RETURN(Pems pems, ReadPems(files));
   RETURN_IF_ERROR(CheckUsable(files, pems));
+  if (observer) observer(DatesOf(pems));
   return std::unique_ptr<TlsCertificates>(new TlsCertificates(
       std::move(files), std::move(observer), std::move(pems)));
 }
@@ -255,7 +261,12 @@ void TlsCertificates::Look() {
   } else if (absl::IsInvalidArgument(status) && read.ok()) {
     refused_ = *std::move(read);
   }
-  if (tell && observer_) observer_(status);
+  if (!tell || !observer_) return;
+  if (status.ok()) {
+    observer_(DatesOf(*Get()));
+  } else {
+    observer_(status);
+  }
 }
 
 std::shared_ptr<grpc::ServerCredentials> MakeTlsCredentials(

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/rpc/access.h"
+#include "server/rpc/certificate_dates.h"
 
 namespace grpc {
 class ServerContextBase;
@@ -32,6 +33,12 @@ struct TlsFiles {
   absl::Duration look_again = absl::Seconds(30);  // whole seconds, at least 1
 };
 
+// When certificates in use can serve; absent where that cannot be read.
+struct TlsDates {
+  std::optional<CertificateDates> certificate;  // with those up to its CA
+  std::optional<CertificateDates> client_ca;    // one of them is enough
+};
+
 // What the files last held that could serve, in memory: whatever becomes of
 // them later, it stays until they are good again, all three together.
 class TlsCertificates {
@@ -44,14 +51,16 @@ class TlsCertificates {
     bool operator==(const Pems&) const = default;
   };
 
-  // Hears, on a thread of the certificates, OK when what is new in the files is
-  // taken or they are good again, and once why they cannot serve: the errors of
-  // Load.
-  using Observer = std::function<void(const absl::Status&)>;
+  // Hears in Load, and then on a thread of the certificates, what is in use
+  // when what is new in the files is taken or they are good again, and once why
+  // they cannot serve: the errors of Load. Certificates out of their dates are
+  // taken like others.
+  using Observer = std::function<void(const absl::StatusOr<TlsDates>&)>;
 
-  // `observer` may be empty. INVALID_ARGUMENT: a file cannot be read, or they
-  // are no pair of certificate and key and a CA; names the daemon's option, the
-  // file and what is allowed. UNAVAILABLE: no port to try them on.
+  // `observer` may be empty and does not hear why Load fails. INVALID_ARGUMENT:
+  // a file cannot be read, or they are no pair of certificate and key and a CA;
+  // names the daemon's option, the file and what is allowed. UNAVAILABLE: no
+  // port to try them on.
   static absl::StatusOr<std::unique_ptr<TlsCertificates>> Load(
       TlsFiles files, Observer observer);
   ~TlsCertificates();

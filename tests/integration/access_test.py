@@ -68,6 +68,25 @@ class Authority:
                  "-extfile", extensions, "-out", certificate)
     return key, certificate
 
+  def issue_between(self, name, not_before, not_after):
+    """The same for these dates, as YYYYMMDDHHMMSSZ."""
+    key, certificate = (self.folder / f"{name}.{end}" for end in ("key", "pem"))
+    request, settings, index, serial = (
+        self.folder / f"{name}.{end}"
+        for end in ("csr", "cnf", "index", "serial"))
+    index.write_text("")
+    serial.write_text("01")
+    settings.write_text(
+        f"[ca]\ndefault_ca = d\n[d]\ndatabase = {index}\nserial = {serial}\n"
+        f"new_certs_dir = {self.folder}\ndefault_md = sha256\npolicy = p\n"
+        "[p]\ncommonName = supplied\n")
+    self.openssl("req", *self.new_key(key), "-subj", f"/CN={name}", "-out",
+                 request)
+    self.openssl("ca", "-batch", "-config", settings, "-cert", self.certificate,
+                 "-keyfile", self.key, "-in", request, "-startdate", not_before,
+                 "-enddate", not_after, "-notext", "-out", certificate)
+    return key, certificate
+
   def server(self):
     return self.issue("server", f"DNS:{SERVER_NAME}")
 
@@ -188,6 +207,42 @@ class AccessTest(unittest.TestCase):
                     "this certificate has none, by its names "
                     "dns:'s1.elsewhere.example', cn:'nobody'",
                     lambda: self.ask(channel, method, service=service))
+
+  def test_certificates_out_of_their_dates_are_told(self):
+    expired = self.ours.issue_between("past", "20200102030405Z",
+                                      "20210203040506Z")
+    early = self.ours.issue_between("early", "20900102030405Z",
+                                    "20910203040506Z")
+    self.server = expired
+    self.start_tls()
+    warnings = [e for e in self.daemon.events if e["level"] == "warning"
+                and e["event"].startswith("certificate")]
+    self.assertEqual(
+        [(e["event"], e["option"], e["not_after"]) for e in warnings],
+        [("certificate has expired", "tls-cert", "2021-02-03T04:05:06+00:00")])
+    dates = self.certificate_dates()
+    self.assertEqual(dates["not_before", "tls-cert"], 1577934245)
+    self.assertEqual(dates["not_after", "tls-cert"], 1612325106)
+    self.assertGreater(dates["not_after", "tls-client-ca"], time.time())
+
+    self.install(self.ours, early)
+    warning = self.daemon.wait_for("certificate is not valid yet")
+    self.assertEqual((warning["level"], warning["option"],
+                      warning["not_before"]),
+                     ("warning", "tls-cert", "2090-01-02T03:04:05+00:00"))
+    self.assertEqual(self.certificate_dates()["not_before", "tls-cert"],
+                     3787009445)
+    # A good one is taken without a warning, and serves.
+    self.install(self.ours, type(self).server)
+    self.until_answered(self.reader, self.ours)
+    self.assertGreater(self.certificate_dates()["not_after", "tls-cert"],
+                       time.time())
+
+  def certificate_dates(self):
+    _, text = self.daemon.scrape()
+    return {(edge, option): float(value) for edge, option, value in re.findall(
+        r'^fabricwise_certificate_(\w+)_timestamp_seconds{option="(.*)"} (\S+)$',
+        text, re.M)}
 
   def test_strangers_do_not_get_through(self):
     self.start_tls()

@@ -108,6 +108,10 @@ TEST_F(CollectorTest, WritesTheProfileInUse) {
   for (const std::string& line : {
            std::string("fabricwise_build_info{version=\"1.2.3\"} 1"),
            std::string("fabricwise_config_read_well 1"),
+           std::string("fabricwise_certificate_not_before_timestamp_seconds{"
+                       "option=\"tls-cert\"} 3000"),
+           std::string("fabricwise_certificate_not_after_timestamp_seconds{"
+                       "option=\"tls-cert\"} 4000"),
            std::string("fabricwise_profile_loaded 1"),
            std::string("fabricwise_profile_as_of_timestamp_seconds 2000"),
            std::string("fabricwise_profile_oldest_timestamp_seconds 500"),

@@ -53,6 +53,12 @@ inline MetricSources Sources(const RequestMetrics* requests,
   sources.stored_measurements = [] { return int64_t{42}; };
   sources.requests = requests;
   sources.config_read_well = [] { return true; };
+  sources.certificates = [] {
+    return std::vector<CertificateFacts>{
+        {.option = "tls-cert",
+         .not_before = absl::FromUnixSeconds(3000),
+         .not_after = absl::FromUnixSeconds(4000)}};
+  };
   sources.measuring = [] {
     MeasuringFacts facts;
     facts.worker_installed = true;
