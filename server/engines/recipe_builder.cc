@@ -11,6 +11,7 @@ namespace {
 
 constexpr double kActivationBytes = 2;  // bf16, what every engine computes in
 constexpr double kStateBytes = 4;       // fp32, linear attention's state
+constexpr double kDeepEpHeaderBytes = 16;  // of a token that goes out
 
 // Kernels beside products, attention and collectives, in a fused
 // implementation. Every layer: two norms with their residuals, rotary
@@ -154,7 +155,8 @@ class Builder {
       recipe_.attention.push_back(use);
       recipe_.memory.window_kv_bytes_per_token =
           Count(model_.num_sliding_layers) * per_token;
-      recipe_.memory.window_tokens = model_.sliding_window;
+      recipe_.memory.window_tokens =
+          model_.sliding_window + rules_.window_slack_tokens;
     }
   }
 
@@ -335,15 +337,16 @@ class Builder {
         Collective("all_to_all combine", group, exchange, layers);
         return;
       }
-      case ExpertTransport::kDeepEpLowLatency:
-        if (rules_.prompt_exchange.has_value()) {
-          Exchange(ExchangeImpl::kDeepEpLowLatency, group, layers,
-                   Launch::kGraph);
+      case ExpertTransport::kDeepEpLowLatency: {
+        const bool one = !rules_.prompt_exchange && !rules_.gather_prompts;
+        Exchange(ExchangeImpl::kDeepEpLowLatency, group, layers,
+                 one ? std::nullopt : std::optional(Launch::kGraph));
+        if (rules_.prompt_exchange) {
           Exchange(*rules_.prompt_exchange, group, layers, Launch::kEager);
-          return;
         }
-        Exchange(ExchangeImpl::kDeepEpLowLatency, group, layers);
+        if (rules_.gather_prompts) GatherAndScatter(layers, {}, Launch::kEager);
         return;
+      }
       case ExpertTransport::kDeepEpHighThroughput:
         Exchange(ExchangeImpl::kDeepEpHighThroughput, group, layers);
         return;
@@ -354,7 +357,8 @@ class Builder {
   }
 
   // `bound`: why the time of these is an upper bound; empty: it is none.
-  void GatherAndScatter(double layers, absl::string_view bound) {
+  void GatherAndScatter(double layers, absl::string_view bound,
+                        std::optional<Launch> only = std::nullopt) {
     // Where every tensor-parallel rank of a rank has all of its tokens, those
     // of the same place gather.
     const bool repeated = t_ > 1 && !SequenceParallelExperts();
@@ -364,11 +368,11 @@ class Builder {
     Collective(
         "all_gather expert tokens", group,
         {CollectiveOp::kAllGather, GatherBytes() + routing, TokenBasis::kStage},
-        layers, Section::kLayers, bound);
+        layers, Section::kLayers, bound, only);
     Collective(
         "reduce_scatter expert outputs", group,
         {CollectiveOp::kReduceScatter, HiddenBytes(), TokenBasis::kStage},
-        layers, Section::kLayers, bound);
+        layers, Section::kLayers, bound, only);
     if (repeated) AllReduce("all_reduce experts", layers);
   }
 
@@ -620,9 +624,19 @@ double Fp8TokenBytes(int64_t hidden_size) {
 }
 
 double Bf16DispatchRatio(int64_t hidden_size) {
-  constexpr double kHeaderBytes = 16;
-  return (kHeaderBytes + kActivationBytes * static_cast<double>(hidden_size)) /
-         (kHeaderBytes + Fp8TokenBytes(hidden_size));
+  return (kDeepEpHeaderBytes +
+          kActivationBytes * static_cast<double>(hidden_size)) /
+         (kDeepEpHeaderBytes + Fp8TokenBytes(hidden_size));
+}
+
+double LowLatencyBytes(int64_t hidden_size, int64_t num_experts, int64_t tokens,
+                       bool fp8) {
+  const auto width = static_cast<double>(hidden_size);
+  const double slots =
+      static_cast<double>(num_experts) * static_cast<double>(tokens);
+  return slots *
+         (2 * (kDeepEpHeaderBytes + kActivationBytes * width) +
+          2 * kActivationBytes * width + (fp8 ? 1 : kActivationBytes) * width);
 }
 
 void AddPath(const CollectivePath& path, CollectivePaths& paths) {

@@ -26,6 +26,13 @@ inline constexpr double kDataParallelSyncSeconds = 100e-6;
 double Fp8TokenBytes(int64_t hidden_size);
 double Bf16DispatchRatio(int64_t hidden_size);
 
+// Buffers of DeepEP's low-latency kernels (DeepEP csrc/legacy/config.hpp) for
+// `tokens` of a rank: two, each of what a dispatch receives (a header, and bf16
+// at most) and of what a combine sends (bf16), for every expert and token; and
+// the tensor that the experts are given, in fp8 or bf16.
+double LowLatencyBytes(int64_t hidden_size, int64_t num_experts, int64_t tokens,
+                       bool fp8);
+
 struct RecipeRules {
   // Embedding and output head run, with their collectives; else bare layers.
   bool edges = true;
@@ -45,6 +52,8 @@ struct RecipeRules {
   double exchange_bytes = 0;
   absl::string_view low_latency_note;
   double low_latency_dispatch_ratio = 1;
+  // Tokens kept of a sequence in a window beside those that it sees.
+  int64_t window_slack_tokens = 0;
   // A token and layer of latent KV (0: by the cache's format).
   double latent_kv_bytes_per_token = 0;
   // Ranks of the stage over which dense layers and a shared expert are split
@@ -67,8 +76,10 @@ struct RecipeRules {
   // Of an all-gather of expert tokens, where they are quantized before it; 0:
   // hidden states as they are.
   double gather_bytes_per_token = 0;
-  // Dispatch of decode steps, and of prompts where that differs.
+  // Dispatch of prompts, where that of decode steps is another; or, of ranks of
+  // one GPU, all their tokens are gathered.
   std::optional<ExchangeImpl> prompt_exchange;
+  bool gather_prompts = false;
   // Tensors of hidden width that a pipeline boundary carries.
   int boundary_tensors = 1;
   // All-reduce paths of a group of `attention_tp`; a note on them where what

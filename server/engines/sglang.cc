@@ -96,6 +96,14 @@ bool IsBlackwell(std::optional<int> capability) {
          capability <= kLastBlackwellCapability;
 }
 
+// Whether NVLink joins all ranks of every group, and copies over it work: else
+// the engine is started without kernels that need them.
+bool OwnKernelsRun(const Fingerprint& node, absl::Span<const int> gpus,
+                   int ranks) {
+  return OfEveryGroup(node, gpus, ranks, NvlinkComplete) == true &&
+         OfEveryGroup(node, gpus, ranks, PeerAccessComplete) != false;
+}
+
 // distributed/parallel_state.py: the engine's own kernels where NVLink joins
 // all ranks, or two whose copies were tested; else NCCL.
 CollectivePaths AllReducePaths(const Fingerprint& node,
@@ -105,7 +113,7 @@ CollectivePaths AllReducePaths(const Fingerprint& node,
     AddPath({CollectiveImpl::kSglangCustom, kernel, bytes}, paths);
   };
   const bool few = ranks >= kLeastRanks && ranks <= kMostRanks;
-  if (few && OfEveryGroup(node, gpus, ranks, NvlinkComplete) == true) {
+  if (few && OwnKernelsRun(node, gpus, ranks)) {
     const auto index = static_cast<size_t>(ranks - kLeastRanks);
     const std::optional<int> capability = ComputeCapability(node, gpus);
     const bool hopper = capability == kHopperCapability;
@@ -384,7 +392,15 @@ class Sglang final : public Engine {
                       return OfEveryGroup(node, gpus, plan.attention_tp,
                                           PeerAccessComplete) == false;
                     });
-    if (broken || apart) flags.push_back("--disable-custom-all-reduce");
+    if (broken || apart) {
+      flags.push_back("--disable-custom-all-reduce");
+      // FlashInfer's, with the norm after it, has a switch of its own.
+      const std::optional<int> capability =
+          ComputeCapability(node, placement.replicas.front());
+      if (capability == kHopperCapability || IsBlackwell(capability)) {
+        flags.push_back("--enforce-disable-flashinfer-allreduce-fusion");
+      }
+    }
 
     std::vector<std::vector<int>> servers = placement.replicas;
     if (together) {
@@ -457,7 +473,7 @@ class Sglang final : public Engine {
     return model.is_moe() && plan.attention_tp > 1 && plan.attention_dp == 1 &&
            plan.transport == ExpertTransport::kNone &&
            (capability == kHopperCapability || IsBlackwell(capability)) &&
-           OfEveryGroup(node, gpus, plan.attention_tp, NvlinkComplete) == true;
+           OwnKernelsRun(node, gpus, plan.attention_tp);
   }
 
   static std::optional<std::string> ExpertsRefusal(const ModelShape& model,

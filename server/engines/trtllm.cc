@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/engines/architecture.h"
@@ -40,6 +41,10 @@ constexpr double kHiddenValueBytes = 2;  // bf16
 // _torch/models/modeling_deepseekv3.py: the block that splits of dense and
 // shared widths keep whole, with weights quantized by blocks.
 constexpr int64_t kFp8Block = 128;
+// deep_ep_low_latency.py: tokens of a rank that its buffers are made for,
+// TRTLLM_DEEP_EP_TOKEN_LIMIT; steps of more gather all tokens. By default as
+// many as a step may have, of which the buffers fill a GPU: so a limit is set.
+constexpr int64_t kDeepEpTokens = 256;
 // fp8 dispatch: a scale of four bytes for each block.
 constexpr double kFp8ScaleBytes = 4;
 // nvfp4 dispatch: half a byte a value, a byte of scale for every 16.
@@ -95,6 +100,20 @@ double GatherBytes(const ModelShape& model) {
   return kHiddenValueBytes * hidden;
 }
 
+// deep_ep_low_latency.py: which experts' tokens go out as the products take
+// them; others in bf16.
+bool DispatchesQuantized(const ModelShape& model) {
+  return model.expert_weights.number == NumberFormat::kFp8 ||
+         model.expert_weights.number == NumberFormat::kNvfp4;
+}
+
+// _torch/models/modeling_deepseekv3.py, modeling_glm.py: Embedding(vocab,
+// hidden, dtype), without a mapping. Other models split it over the ranks.
+bool HasWholeEmbedding(const ModelShape& model) {
+  return RunsAsDeepSeek(model) ||
+         absl::StartsWith(model.model_type, "glm4_moe");
+}
+
 // Ranks over which DeepSeek's model code splits a dense or shared width: as
 // many of `tp` as keep its blocks whole.
 int WholeBlocksTp(int64_t width, const WeightFormat& format, int tp) {
@@ -134,6 +153,7 @@ class Trtllm final : public Engine {
       return "8-bit dispatch is no option: it goes by the experts' format";
     }
     if (auto common = CommonRefusal(model, plan)) return common;
+    if (auto refusal = WidthRefusal(model, plan)) return refusal;
     if (!model.is_moe()) {
       if (plan.attention_dp > 1) {
         return "data-parallel ranks of a dense model are independent replicas";
@@ -182,8 +202,7 @@ class Trtllm final : public Engine {
                     const Fingerprint& node,
                     absl::Span<const int> gpus) const override {
     RecipeRules rules{
-        // Embedding(vocab, hidden, dtype), without a mapping.
-        .replicate_embedding = true,
+        .replicate_embedding = HasWholeEmbedding(model),
         .gather_bytes_per_token = GatherBytes(model),
         .all_reduce_paths =
             AllReducePaths(model, node, gpus, plan.attention_tp),
@@ -198,12 +217,16 @@ class Trtllm final : public Engine {
     if (OwnAllReduce(node, gpus, plan.attention_tp)) {
       rules.fused_norm_max_bytes = kWorkspaceBytes;
     }
-    // deep_ep_low_latency: as gathered tokens, in the format of the products.
-    if (plan.transport == ExpertTransport::kDeepEpLowLatency &&
-        GatherBytes(model) ==
-            kHiddenValueBytes * static_cast<double>(model.hidden_size)) {
-      rules.low_latency_note = kBf16Dispatch;
-      rules.low_latency_dispatch_ratio = Bf16DispatchRatio(model.hidden_size);
+    if (plan.transport == ExpertTransport::kDeepEpLowLatency) {
+      const bool quantized = DispatchesQuantized(model);
+      rules.gather_prompts = true;
+      rules.max_rank_sequences = kDeepEpTokens;
+      rules.exchange_bytes = LowLatencyBytes(
+          model.hidden_size, model.num_experts, kDeepEpTokens, quantized);
+      if (!quantized) {
+        rules.low_latency_note = kBf16Dispatch;
+        rules.low_latency_dispatch_ratio = Bf16DispatchRatio(model.hidden_size);
+      }
     }
     if (RunsAsDeepSeek(model)) {
       rules.dense_tp = WholeBlocksTp(model.intermediate_size,
@@ -254,11 +277,15 @@ class Trtllm final : public Engine {
       if (plan.moe_tp > 1) {
         yaml.push_back(absl::StrCat("moe_tensor_parallel_size: ", plan.moe_tp));
       } else {
+        const bool deep_ep =
+            plan.transport == ExpertTransport::kDeepEpLowLatency;
         advice.environment.push_back(
             absl::StrCat("TRTLLM_FORCE_COMM_METHOD=",
-                         plan.transport == ExpertTransport::kDeepEpLowLatency
-                             ? "DEEPEPLOWLATENCY"
-                             : "ALLGATHER"));
+                         deep_ep ? "DEEPEPLOWLATENCY" : "ALLGATHER"));
+        if (deep_ep) {
+          advice.environment.push_back(
+              absl::StrCat("TRTLLM_DEEP_EP_TOKEN_LIMIT=", kDeepEpTokens));
+        }
       }
     }
     const bool broken = std::any_of(
@@ -279,6 +306,35 @@ class Trtllm final : public Engine {
                        absl::StrJoin(yaml, "\n"), "\nYAML"));
     }
     return advice;
+  }
+
+ private:
+  // Shares of quantized widths are whole blocks or groups, which is what
+  // DeepSeek's code splits its dense layers and shared expert by.
+  static std::optional<std::string> WidthRefusal(const ModelShape& model,
+                                                 const Plan& plan) {
+    const int64_t t = plan.attention_tp;
+    if (model.is_moe()) {
+      if (auto refusal = QuantizedShareRefusal(
+              "moe_intermediate_size", model.moe_intermediate_size, "MoE TP",
+              plan.moe_tp, model.expert_weights)) {
+        return refusal;
+      }
+    }
+    if (RunsAsDeepSeek(model)) return std::nullopt;
+    if (model.num_dense_layers > 0) {
+      if (auto refusal = QuantizedShareRefusal("intermediate_size",
+                                               model.intermediate_size, "TP", t,
+                                               model.dense_weights)) {
+        return refusal;
+      }
+    }
+    if (model.shared_intermediate_size > 0) {
+      return QuantizedShareRefusal("shared_intermediate_size",
+                                   model.shared_intermediate_size, "TP", t,
+                                   model.shared_expert_weights);
+    }
+    return std::nullopt;
   }
 };
 

@@ -49,6 +49,10 @@ constexpr StepDefaults kElse = {2048, 256};
 // (v1/worker/gpu_worker.py).
 constexpr int kBoundaryTensors = 2;
 
+// config/cache.py: tokens of a block of KV; v1/kv_cache_interface.py: one more
+// is kept of each window.
+constexpr int64_t kBlockTokens = 16;
+
 // model_executor/layers/quantization/utils/marlin_utils.py.
 constexpr int64_t kMarlinHidden = 128;
 constexpr int64_t kMarlinExpertGroups[] = {32, 64, 128};
@@ -83,12 +87,12 @@ constexpr SparseKv kSparseKv[] = {{512, 64, true, 656}, {448, 64, false, 584}};
 
 // ---- All-reduce (distributed/device_communicators)
 
-// Largest messages in MiB for 2, 4, 6 and 8 ranks; 0: not for so many. Of
+// Largest messages in MiB for 2, 4, 6, 8 and 16 ranks; 0: not for so many. Of
 // FlashInfer's kernels, alone and with the norm after it
 // (compilation/passes/fusion/allreduce_rms_fusion.py), and those of one shot;
 // of vLLM's own where torch's symmetric memory is active, and of the latter
 // (all_reduce_utils.py); and whether that has the switch reduce (symm_mem.py).
-constexpr int kRanks[] = {2, 4, 6, 8};
+constexpr int kRanks[] = {2, 4, 6, 8, 16};
 using ByRanks = std::array<double, std::size(kRanks)>;
 struct Architecture {
   int capability;
@@ -97,28 +101,28 @@ struct Architecture {
 };
 constexpr Architecture kArchitectures[] = {
     {90,
-     {64, 2, 0, 0.5},
-     {32, 2, 0, 0.5},
-     {8, 8, 0.5, 0.25},
-     {64, 32, 64, 64},
-     {false, true, true, true}},
+     {64, 2, 0, 0.5, 0},
+     {32, 2, 0, 0.5, 0},
+     {8, 8, 0.5, 0.25, 0},
+     {64, 32, 64, 64, 0},
+     {false, true, true, true, false}},
     {100,
-     {64, 32, 0, 1},
-     {32, 4, 0, 1},
-     {2, 2, 1, 1},
-     {8, 32, 128, 128},
-     {false, false, true, true}},
+     {64, 32, 0, 1, 64},
+     {32, 4, 0, 1, 0},
+     {2, 2, 1, 1, 0},
+     {8, 32, 128, 128, 0},
+     {false, false, true, true, false}},
     {103,
-     {64, 64, 0, 2},
-     {32, 4, 0, 2},
-     {4, 4, 8, 4},
-     {4, 32, 32, 64},
-     {false, false, true, true}},
+     {64, 64, 0, 2, 64},
+     {32, 4, 0, 2, 0},
+     {4, 4, 8, 4, 0},
+     {4, 32, 32, 64, 0},
+     {false, false, true, true, false}},
 };
 // custom_all_reduce.py: largest message elsewhere; csrc/custom_all_reduce.cuh:
 // up to where it takes one stage, for more than two ranks.
-constexpr double kCustomMiB = 8;
-constexpr ByRanks kOneStageMiB = {kCustomMiB, 0.5, 0.25, 0.25};
+constexpr ByRanks kCustomMiB = {8, 8, 8, 8, 0};
+constexpr ByRanks kOneStageMiB = {8, 0.5, 0.25, 0.25, 0};
 
 constexpr absl::string_view kNvlinkUnknown =
     "the profile does not say which GPUs NVLink joins: NCCL, an upper bound";
@@ -154,6 +158,7 @@ AllReduce AllReduceOf(const Fingerprint& node, absl::Span<const int> gpus,
     const std::optional<bool> nvlink =
         OfEveryGroup(node, gpus, ranks, NvlinkComplete);
     const auto add = [&](CollectiveKernel kernel, double mib) {
+      if (mib == 0) return;
       AddPath({CollectiveImpl::kVllmCustom, kernel, mib * kMiB}, result.paths);
     };
     const Architecture* architecture =
@@ -169,7 +174,8 @@ AllReduce AllReduceOf(const Fingerprint& node, absl::Span<const int> gpus,
     }
     // Over two ranks it wants NVLink between all; two make do with peer access.
     if (nvlink == true || (ranks == 2 && peers == true)) {
-      const double most = symmetric ? architecture->custom[column] : kCustomMiB;
+      const double most =
+          symmetric ? architecture->custom[column] : kCustomMiB[column];
       add(CollectiveKernel::kOneShot, std::min(most, kOneStageMiB[column]));
       add(CollectiveKernel::kTwoShot, most);
     }
@@ -196,6 +202,31 @@ StepDefaults DefaultsOn(const Fingerprint& node, absl::Span<const int> gpus) {
 
 // ---- Expert tokens
 
+// fused_moe/prepare_finalize/naive_dp_ep.py: tokens are quantized before they
+// are gathered where the experts' kernel takes them so, which for fp8 weights
+// it does but on GPUs without fp8 (Marlin) and, of weights in blocks, for
+// expert parallelism on sm_90, where FlashInfer's does it itself
+// (fused_moe/oracle/fp8.py). 0: they are gathered as they are.
+double GatherBytes(const ModelShape& model, const Plan& plan,
+                   std::optional<int> capability) {
+  constexpr int kFirstWithFp8 = 89, kHopper = 90;
+  constexpr double kTokenScaleBytes = 4;
+  if (capability.value_or(0) < kFirstWithFp8) return 0;
+  switch (model.expert_weights.number) {
+    case NumberFormat::kFp8Block:
+      if (capability == kHopper && plan.expert_parallel > 1) return 0;
+      return Fp8TokenBytes(model.hidden_size);
+    case NumberFormat::kFp8:
+      return static_cast<double>(model.hidden_size) + kTokenScaleBytes;
+    case NumberFormat::kBf16:
+    case NumberFormat::kInt4Group:
+    case NumberFormat::kMxfp4:
+    case NumberFormat::kNvfp4:
+      break;
+  }
+  return 0;
+}
+
 // config/parallel.py: tokens of a rank are split over its tensor-parallel ranks
 // for the experts' sake; DeepSeek's do not where there are stages
 // (models/deepseek_v2.py).
@@ -209,18 +240,6 @@ int64_t LowLatencyWidth(int64_t hidden_size) {
   const auto* width = std::lower_bound(
       std::begin(kLowLatencyWidths), std::end(kLowLatencyWidths), hidden_size);
   return width == std::end(kLowLatencyWidths) ? hidden_size : *width;
-}
-
-// DeepEP csrc/legacy/config.hpp: two buffers, each of what a dispatch receives
-// (a header, and bf16 at most) and of what a combine sends (bf16), for every
-// expert and token; and the tensor that the experts are given.
-double LowLatencyBytes(const ModelShape& model, bool fp8) {
-  constexpr double kHeader = 16, kBf16 = 2;
-  const auto width = static_cast<double>(LowLatencyWidth(model.hidden_size));
-  const double slots = static_cast<double>(model.num_experts) *
-                       static_cast<double>(kLowLatencyTokens);
-  return slots * (2 * (kHeader + kBf16 * width) + 2 * kBf16 * width +
-                  (fp8 ? 1 : kBf16) * width);
 }
 
 // FlashInfer's workspace: what every rank may send and get back of a step's
@@ -298,6 +317,9 @@ class Vllm final : public Engine {
     RecipeRules rules{
         .sequence_parallel_experts = SequenceParallelExperts(model, plan),
         .routing_bytes_per_expert = kRoutingBytesPerExpert,
+        .window_slack_tokens = kBlockTokens,
+        .gather_bytes_per_token =
+            GatherBytes(model, plan, ComputeCapability(node, gpus)),
         .boundary_tensors = kBoundaryTensors,
         .all_reduce_paths = std::move(all_reduce.paths),
         .all_reduce_bound = all_reduce.bound,
@@ -323,7 +345,9 @@ class Vllm final : public Engine {
       rules.max_sequences = kLowLatencyTokens;
       rules.max_rank_sequences = kLowLatencyTokens;
       rules.exchange_hidden_size = LowLatencyWidth(model.hidden_size);
-      rules.exchange_bytes = LowLatencyBytes(model, fp8);
+      rules.exchange_bytes =
+          LowLatencyBytes(rules.exchange_hidden_size, model.num_experts,
+                          kLowLatencyTokens, fp8);
       if (!fp8) {
         rules.low_latency_note = kBf16Dispatch;
         rules.low_latency_dispatch_ratio =

@@ -139,6 +139,17 @@ TEST(Kimi, TakesTheMemoryThatWasWorkedOutByHand) {
               0.35 * kGB);
 }
 
+TEST(TokenBytes, AreThoseOfDeepEp) {
+  EXPECT_EQ(Fp8TokenBytes(7168), 7392);
+  EXPECT_EQ(Bf16DispatchRatio(7168), 14352. / 7408);
+  // Of 256 experts and tokens: two buffers of received and of combined tokens,
+  // and what the experts are given.
+  EXPECT_EQ(LowLatencyBytes(7168, 256, 256, /*fp8=*/false),
+            256. * 256 * (2 * 14352 + 2 * 14336 + 14336));
+  EXPECT_EQ(LowLatencyBytes(7168, 256, 256, /*fp8=*/true),
+            256. * 256 * (2 * 14352 + 2 * 14336 + 7168));
+}
+
 TEST(Weights, AreWhatTheModelHas) {
   for (const char* name : {"Llama-3.1-70B", "Qwen3-235B-A22B", "Kimi-K2.5",
                            "gpt-oss-120b", "Qwen3-Next-80B-A3B"}) {

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
@@ -22,6 +23,13 @@ const auto& OfName(const Uses& uses, const std::string& name) {
 }
 
 }  // namespace
+
+std::string TestName(std::string text) {
+  for (char& c : text) {
+    if (!absl::ascii_isalnum(static_cast<unsigned char>(c))) c = '_';
+  }
+  return text;
+}
 
 const ModelShape& Preset(const std::string& name) {
   const auto preset = FindPreset(name);

@@ -17,6 +17,10 @@
 
 namespace fabricwise {
 
+// `text` as the name of a test: other characters than letters and digits are
+// underscores.
+std::string TestName(std::string text);
+
 // The preset called `name`.
 const ModelShape& Preset(const std::string& name);
 

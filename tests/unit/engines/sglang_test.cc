@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <ostream>
 #include <string>
+#include <vector>
 
-#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/engines/engine.h"
-#include "server/profile/preset.h"
 #include "tests/unit/engines/recipes.h"
 
 namespace fabricwise {
@@ -35,13 +35,6 @@ ModelShape WithExperts(int64_t intermediate, const WeightFormat& format) {
   return model;
 }
 
-ModelShape WithDense(int64_t intermediate, const WeightFormat& format) {
-  ModelShape model = Preset("Llama-3.1-70B");
-  model.intermediate_size = intermediate;
-  model.dense_weights = format;
-  return model;
-}
-
 Fingerprint NodeOf(int gpus, bool nvlink, int capability,
                    int64_t memory_bytes) {
   Fingerprint node = Node(gpus, nvlink);
@@ -50,75 +43,6 @@ Fingerprint NodeOf(int gpus, bool nvlink, int capability,
     gpu.memory_bytes = memory_bytes;
   }
   return node;
-}
-
-constexpr WeightFormat kFp8{NumberFormat::kFp8Block};
-constexpr WeightFormat Int4(int64_t group) {
-  return {NumberFormat::kInt4Group, group};
-}
-
-struct Row {
-  const char* what;
-  ModelShape model;
-  const char* mode;
-  std::string refusal;  // empty: it runs
-};
-
-std::string Fp8Share(int64_t width, int parts) {
-  return "moe_intermediate_size " + std::to_string(width) + " / MoE TP " +
-         std::to_string(parts) + " = " + std::to_string(width / parts) +
-         " is not a multiple of fp8 block 128";
-}
-
-TEST(Sglang, AcceptsAndRefusesWidthsAsItsLoadersDo) {
-  const ModelShape qwen = Preset("Qwen3-235B-A22B-FP8");
-  const ModelShape minimax = Preset("MiniMax-M2.5");
-  const ModelShape kimi = Preset("Kimi-K2.5");
-  const ModelShape deepseek = Preset("DeepSeek-V3");
-  const Row rows[] = {
-      {"Qwen3-235B FP8", qwen, "TP8", Fp8Share(1536, 8)},
-      {"Qwen3-235B FP8", qwen, "TP4", ""},
-      {"Qwen3-235B FP8", qwen, "TP8+EP8", ""},
-      {"Qwen3-235B FP8", qwen, "TP8+EP2xMTP4", ""},
-      {"Qwen3-235B FP8", qwen, "DP8", Fp8Share(1536, 8)},
-      {"Qwen3-235B FP8", qwen, "DP8+EP8", ""},
-      {"MiniMax-M2.x FP8", minimax, "TP8", Fp8Share(1536, 8)},
-      {"MiniMax-M2.x FP8", minimax, "TP4", ""},
-      {"MiniMax-M2.x FP8", minimax, "TP8+EP8", ""},
-      {"Qwen3.6-35B-A3B FP8", WithExperts(512, kFp8), "TP8", Fp8Share(512, 8)},
-      {"Qwen3.6-35B-A3B FP8", WithExperts(512, kFp8), "TP4", ""},
-      {"Qwen3.6-35B-A3B FP8", WithExperts(512, kFp8), "TP8+EP8", ""},
-      {"Qwen3.8-Flash-Next FP8", WithExperts(640, kFp8), "TP2",
-       Fp8Share(640, 2)},
-      {"Qwen3.8-Flash-Next FP8", WithExperts(640, kFp8), "TP4",
-       Fp8Share(640, 4)},
-      {"Qwen3.8-Flash-Next FP8", WithExperts(640, kFp8), "TP8",
-       Fp8Share(640, 8)},
-      {"Qwen3.8-Flash-Next FP8", WithExperts(640, kFp8), "TP4+EP4", ""},
-      {"DeepSeek-V3 FP8 dense MLP", deepseek, "TP32+EP32",
-       "intermediate_size 18432 / TP 32 = 576 is not a multiple of fp8 block "
-       "128"},
-      {"DeepSeek-V3 FP8 dense MLP", deepseek, "TP16", ""},
-      // Attention-DP ranks split it over the whole stage as well.
-      {"DeepSeek-V3 FP8 dense MLP", deepseek, "DP32+EP32",
-       "intermediate_size 18432 / TP 32 = 576 is not a multiple of fp8 block "
-       "128"},
-      {"GLM-4.6 AWQ g128", WithExperts(1536, Int4(128)), "TP8",
-       "moe_intermediate_size 1536 / MoE TP 8 = 192 is not a multiple of int4 "
-       "group 128"},
-      {"GLM-4.6 AWQ g128", WithExperts(1536, Int4(128)), "TP4", ""},
-      {"GLM-4.6 AWQ g128", WithExperts(1536, Int4(128)), "TP8+EP8", ""},
-      {"Qwen2.5-VL-72B AWQ g128", WithDense(29'568, Int4(128)), "TP2",
-       "intermediate_size 29568 / TP 2 = 14784 is not a multiple of int4 "
-       "group 128"},
-      {"Qwen2.5-VL-72B AWQ g128", WithDense(29'568, Int4(128)), "PP2", ""},
-      {"Kimi-K2 INT4 g32", kimi, "TP8", ""},
-      {"Kimi-K2 INT4 g32", kimi, "TP16", ""},
-  };
-  for (const Row& row : rows) {
-    EXPECT_EQ(Refusal(row.model, row.mode, Node(64)), row.refusal)
-        << row.what << " " << row.mode;
-  }
 }
 
 TEST(Sglang, NeedsExpertsThatDivideByExpertParallelism) {
@@ -313,7 +237,9 @@ struct PathRow {
   CollectivePaths own;  // NCCL beyond
 };
 
-TEST(Sglang, PicksItsAllReduceBySizeGpuRanksAndFabric) {
+void PrintTo(const PathRow& row, std::ostream* out) { *out << row.what; }
+
+std::vector<PathRow> PathRows() {
   const auto path = [](CollectiveKernel kernel, double bytes) {
     return CollectivePath{CollectiveImpl::kSglangCustom, kernel, bytes};
   };
@@ -333,8 +259,25 @@ TEST(Sglang, PicksItsAllReduceBySizeGpuRanksAndFabric) {
   for (size_t i = 0; i < 4; ++i) bridges.nvlinks[i][i ^ 1] = 4;
   Fingerprint disabled = peers;
   disabled.nccl_environment = {"NCCL_P2P_DISABLE=1"};
-  const PathRow rows[] = {
+  const Fingerprint hopper = Node(8), blackwell = NodeOf(8, true, 100, 0),
+                    ampere = NodeOf(8, true, 80, 0);
+  Fingerprint broken = hopper;
+  for (auto& row : broken.peer_access) row.assign(row.size(), false);
+  return {
       {"sm90, 2", Node(8), "TP2", {one(16 * kMiB)}},
+      {"sm90, 3", hopper, "TP3", {one(1.25 * kMiB), rest}},
+      {"sm90, 5", hopper, "TP5", {one(192 * kKiB), rest}},
+      {"sm90, 6", hopper, "TP6", {one(128 * kKiB), rest}},
+      {"sm90, 7", hopper, "TP7", {one(128 * kKiB), rest}},
+      {"sm100, 3", blackwell, "TP3", {one(4 * kMiB), rest}},
+      {"sm100, 5", blackwell, "TP5", {one(1.5 * kMiB), rest}},
+      {"sm100, 6", blackwell, "TP6", {one(1 * kMiB), rest}},
+      {"sm100, 7", blackwell, "TP7", {one(0.625 * kMiB), rest}},
+      {"sm80, 2", ampere, "TP2", {one(1 * kMiB), rest}},
+      {"sm80, 3", ampere, "TP3", {one(1 * kMiB), rest}},
+      {"sm80, 4", ampere, "TP4", {one(1 * kMiB), rest}},
+      {"sm80, 6", ampere, "TP6", {one(1 * kMiB), rest}},
+      {"NVLink without peer access, 8", broken, "TP8", {}},
       {"sm90, 4", Node(8), "TP4", {one(384 * kKiB), rest}},
       {"sm90, 8",
        Node(8),
@@ -355,14 +298,51 @@ TEST(Sglang, PicksItsAllReduceBySizeGpuRanksAndFabric) {
       {"two bridges, a pair", bridges, "TP2", {one(16 * kMiB)}},
       {"two bridges, both", bridges, "TP4", {}},
   };
-  for (const PathRow& row : rows) {
-    CollectivePaths expected = row.own;
-    expected.push_back({CollectiveImpl::kNccl});
-    const Recipe recipe =
-        RecipeOf(kSglang, Preset("Llama-3.1-70B"), row.mode, row.node);
-    EXPECT_EQ(CollectiveOf(recipe, "all_reduce attention").paths, expected)
-        << row.what;
-  }
+}
+
+class SglangAllReduce : public testing::TestWithParam<PathRow> {};
+
+TEST_P(SglangAllReduce, GoesBySizeGpuRanksAndFabric) {
+  CollectivePaths expected = GetParam().own;
+  expected.push_back({CollectiveImpl::kNccl});
+  ModelShape model = Preset("Llama-3.1-70B");
+  model.num_attention_heads = model.num_key_value_heads = 3 * 5 * 7 * 16;
+  const Recipe recipe =
+      RecipeOf(kSglang, model, GetParam().mode, GetParam().node);
+  EXPECT_EQ(CollectiveOf(recipe, "all_reduce attention").paths, expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, SglangAllReduce, testing::ValuesIn(PathRows()),
+                         [](const testing::TestParamInfo<PathRow>& of) {
+                           return TestName(of.param.what);
+                         });
+
+TEST(Sglang, OffersDeepEpWithAndWithoutDataParallelRanks) {
+  const Engine& engine = GetEngine(kSglang);
+  EXPECT_THAT(
+      engine.Transports(1),
+      ElementsAre(ExpertTransport::kNone, ExpertTransport::kDeepEpLowLatency));
+  EXPECT_THAT(engine.Transports(8),
+              ElementsAre(ExpertTransport::kAllGatherReduceScatter,
+                          ExpertTransport::kDeepEpLowLatency));
+}
+
+TEST(KimiInSglang, CombinesPromptsByAnAllReduceWhereExpertsAreSliced) {
+  const Recipe recipe = RecipeOf(kSglang, Preset("Kimi-K2.5"), "DP8");
+  EXPECT_EQ(CountIn(recipe, kAllReduce, Launch::kEager), 2 * 61);
+  EXPECT_EQ(CountIn(recipe, kReduceScatter, Launch::kEager), 0);
+  EXPECT_EQ(CountIn(recipe, kReduceScatter, Launch::kGraph), 61);
+}
+
+TEST(Sglang, SendsHiddenStatesAndResidualBetweenStages) {
+  const Recipe recipe = RecipeOf(kSglang, Preset("Kimi-K2.5"), "PP2xTP4");
+  EXPECT_EQ(
+      CollectiveOf(recipe, "send_recv stage boundary").steps[0].bytes_per_token,
+      2 * 14'336 / 4);
+  EXPECT_EQ(CollectiveOf(recipe, "all_gather stage boundary")
+                .steps[0]
+                .bytes_per_token,
+            2 * 14'336);
 }
 
 TEST(Sglang, FusesNormsIntoTheAllReducesOfMoeModelsUnderTensorParallelism) {
@@ -378,6 +358,9 @@ TEST(Sglang, FusesNormsIntoTheAllReducesOfMoeModelsUnderTensorParallelism) {
   EXPECT_EQ(RecipeOf(kSglang, kimi, "TP8", NodeOf(8, true, 80, 0)).fused.count,
             0);
   EXPECT_EQ(RecipeOf(kSglang, Preset("Llama-3.1-70B"), "TP8").fused.count, 0);
+  Fingerprint broken = Node(8);
+  broken.nccl_environment = {"NCCL_P2P_DISABLE=1"};
+  EXPECT_EQ(RecipeOf(kSglang, kimi, "TP8", broken).fused.count, 0);
 }
 
 TEST(Sglang, WaitsForOtherRanksUnderAttentionDataParallelism) {
@@ -448,7 +431,7 @@ LaunchAdvice Launch(const std::string& model, const std::string& mode,
                                    node, Gpus(plan));
 }
 
-TEST(Sglang, LaunchesEveryModeByItsFlags) {
+TEST(Sglang, LaunchesWithItsOwnReserveAndTheSequencesAsked) {
   EXPECT_THAT(
       Launch("Kimi-K2.5", "TP8", 64).commands,
       ElementsAre(
@@ -456,27 +439,11 @@ TEST(Sglang, LaunchesEveryModeByItsFlags) {
           "sglang.launch_server --model-path moonshotai/Kimi-K2.5 --tp-size 8 "
           "--mem-fraction-static 0.878 --max-running-requests 64 "
           "--port 30000"));
-  const auto flags = [](const std::string& mode) {
-    const LaunchAdvice advice = Launch("Kimi-K2.5", mode, 64);
-    EXPECT_THAT(advice.environment, IsEmpty());
-    EXPECT_THAT(advice.engine_version, HasSubstr("SGLang"));
-    return advice.commands[0];
-  };
-  EXPECT_THAT(flags("TP8+EP8"), HasSubstr(" --tp-size 8 --ep-size 8 --mem"));
-  EXPECT_THAT(flags("TP8+EP2xMTP4"), HasSubstr(" --tp-size 8 --ep-size 2 "));
-  EXPECT_THAT(flags("DP8"), HasSubstr(" --tp-size 8 --dp-size 8 "
-                                      "--enable-dp-attention --mem"));
-  EXPECT_THAT(flags("DP8+EP8"),
-              HasSubstr(" --tp-size 8 --dp-size 8 --enable-dp-attention "
-                        "--ep-size 8 --mem-fraction-static 0.767 "
-                        "--max-running-requests 64 "));
-  EXPECT_THAT(flags("DP2xTP4+EP8"),
-              HasSubstr(" --tp-size 8 --dp-size 2 --enable-dp-attention "
-                        "--ep-size 8 "));
-  EXPECT_THAT(flags("DP8+EP8:deepep-ll"),
-              HasSubstr("--ep-size 8 --moe-a2a-backend deepep --deepep-mode "
-                        "auto "));
-  EXPECT_THAT(flags("PP2xTP4"), HasSubstr(" --tp-size 4 --pp-size 2 --mem"));
+  const LaunchAdvice advice = Launch("Kimi-K2.5", "DP8+EP8", 64);
+  EXPECT_THAT(advice.environment, IsEmpty());
+  EXPECT_THAT(advice.engine_version, HasSubstr("SGLang"));
+  EXPECT_THAT(advice.commands[0], HasSubstr(" --mem-fraction-static 0.767 "
+                                            "--max-running-requests 64 "));
 }
 
 TEST(Sglang, RunsReplicasOfTensorParallelismInOneServer) {
@@ -528,27 +495,6 @@ TEST(Sglang, KeepsOffPeerCopiesThatAreBroken) {
 TEST(Sglang, LeavesTheMemoryFractionToItselfWhereMemoryIsNotKnown) {
   EXPECT_THAT(Launch("Kimi-K2.5", "TP8", 1, NodeOf(8, true, 90, 0)).commands[0],
               Not(HasSubstr("--mem-fraction-static")));
-}
-
-// Whatever the model, the plan and the node.
-TEST(Sglang, NeverEmitsWhatIsGoneOrNotForAServer) {
-  const int launched =
-      ForEachLaunch(kSglang, [](const Plan& plan, const std::string& all) {
-        for (const char* gone :
-             {"--enable-ep-moe", "--enable-deepep-moe",
-              "--enable-flashinfer-allreduce-fusion", "--deepep-mode normal",
-              "--enable-pcie-oneshot-allreduce"}) {
-          EXPECT_THAT(all, Not(HasSubstr(gone)));
-        }
-        // Without a size the engine switches it off without a word.
-        const bool attention_dp =
-            all.find("--enable-dp-attention") != std::string::npos;
-        EXPECT_EQ(attention_dp, plan.attention_dp > 1) << all;
-        if (attention_dp) {
-          EXPECT_THAT(all, HasSubstr("--dp-size"));
-        }
-      });
-  EXPECT_GT(launched, 300);
 }
 
 // Of its rules for architectures, where the dimensions would say otherwise.

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
 
-#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/engines/engine.h"
-#include "server/profile/preset.h"
 #include "tests/unit/engines/recipes.h"
 
 namespace fabricwise {
@@ -90,22 +88,6 @@ TEST(Trtllm, GivesDeepEpTheWholeStageEqualSharesAndNvlink) {
             "not say which have it");
 }
 
-TEST(KimiInTrtllm, AllReducesTwiceALayer) {
-  for (const char* mode : {"TP8", "TP8+EP8", "TP8+EP2xMTP4"}) {
-    const Recipe recipe = RecipeOf(kTrtllm, Preset("Kimi-K2.5"), mode);
-    EXPECT_EQ(CountOf(recipe, kAllReduce), 122) << mode;
-    EXPECT_EQ(CountOf(recipe, kAllGather), 1) << mode;  // logits
-  }
-}
-
-TEST(KimiInTrtllm, HasTheWholeEmbeddingOnEveryGpu) {
-  const ModelShape& kimi = Preset("Kimi-K2.5");
-  const double table = 2.0 * 7168 * 163'840;
-  EXPECT_NEAR(RecipeOf(kTrtllm, kimi, "TP8").memory.weights_bytes -
-                  RecipeOf(EngineId::kVllm, kimi, "TP8").memory.weights_bytes,
-              table * 7 / 8, 1);
-}
-
 TEST(Trtllm, SplitsWidthsOfDeepSeekIntoWholeBlocks) {
   const ModelShape& deepseek = Preset("DeepSeek-V3");
   // 18432 and 2048 are 144 and 16 blocks of 128.
@@ -124,11 +106,10 @@ TEST(Trtllm, GathersTokensAsTheExpertsTakeThem) {
     NumberFormat format;
     double bytes;
   };
-  const Row rows[] = {{NumberFormat::kFp8Block, 7168 + 4 * 56},
-                      {NumberFormat::kFp8, 7168},
-                      {NumberFormat::kNvfp4, 3584 + 448},
-                      {NumberFormat::kBf16, 14'336},
-                      {NumberFormat::kMxfp4, 14'336}};
+  const Row rows[] = {
+      {NumberFormat::kFp8Block, 7168 + 4 * 56}, {NumberFormat::kFp8, 7168},
+      {NumberFormat::kNvfp4, 3584 + 448},       {NumberFormat::kBf16, 14'336},
+      {NumberFormat::kInt4Group, 14'336},       {NumberFormat::kMxfp4, 14'336}};
   for (const Row& row : rows) {
     ModelShape model = Preset("DeepSeek-V3");
     model.expert_weights = {row.format};
@@ -222,28 +203,16 @@ TEST(Trtllm, LaunchesReplicasEachWithItsConfiguration) {
           "YAML"));
 }
 
-TEST(Trtllm, LaunchesEveryModeByItsFlags) {
-  const auto command = [](const std::string& mode) {
-    return Launch("Kimi-K2.5", mode, 64).commands[0];
-  };
-  EXPECT_THAT(command("TP8"), HasSubstr(" --tp_size 8 --ep_size 1 "));
-  EXPECT_THAT(command("TP8"), Not(HasSubstr("enable_attention_dp")));
-  EXPECT_THAT(command("TP8+EP8"), HasSubstr(" --tp_size 8 --ep_size 8 "));
-  EXPECT_THAT(command("TP8+EP2xMTP4"), HasSubstr(" --tp_size 8 --ep_size 2 "));
-  EXPECT_THAT(command("PP2xTP4"),
-              HasSubstr(" --tp_size 4 --pp_size 2 --ep_size 1 "));
-  EXPECT_THAT(command("DP8+EP8"),
-              HasSubstr(" --tp_size 8 --ep_size 8 --max_batch_size 8 "));
-  EXPECT_THAT(command("DP8+EP8"), HasSubstr("\nenable_attention_dp: true\n"));
-  EXPECT_THAT(command("DP8+EP8"), Not(HasSubstr("moe_tensor_parallel")));
-  EXPECT_THAT(command("DP8"), HasSubstr("\nenable_attention_dp: true\n"
-                                        "moe_tensor_parallel_size: 8\n"));
+TEST(Trtllm, LaunchesWithoutVariablesButThoseOfExpertTransport) {
   EXPECT_THAT(Launch("Kimi-K2.5", "TP8", 1).environment, IsEmpty());
   EXPECT_THAT(Launch("Kimi-K2.5", "DP8", 1).environment, IsEmpty());
   EXPECT_THAT(Launch("Kimi-K2.5", "DP8+EP8", 1).environment,
               ElementsAre("TRTLLM_FORCE_COMM_METHOD=ALLGATHER"));
   EXPECT_THAT(Launch("Kimi-K2.5", "DP8+EP8:deepep-ll", 1).environment,
-              ElementsAre("TRTLLM_FORCE_COMM_METHOD=DEEPEPLOWLATENCY"));
+              ElementsAre("TRTLLM_FORCE_COMM_METHOD=DEEPEPLOWLATENCY",
+                          "TRTLLM_DEEP_EP_TOKEN_LIMIT=256"));
+  EXPECT_THAT(Launch("Kimi-K2.5", "DP8+EP8", 64).commands[0],
+              HasSubstr(" --max_batch_size 8 "));
 }
 
 TEST(Trtllm, ChunksPromptsThatDoNotFitOneStep) {
@@ -272,21 +241,6 @@ TEST(Trtllm, KeepsOffPeerCopiesThatAreBroken) {
   EXPECT_THAT(advice.commands[0], HasSubstr("\nallreduce_strategy: NCCL\n"));
 }
 
-// Whatever the model, the plan and the node.
-TEST(Trtllm, NeverEmitsWhatIsGoneOrNotForAServer) {
-  const int launched =
-      ForEachLaunch(kTrtllm, [](const Plan& plan, const std::string& all) {
-        for (const char* gone :
-             {"WIDEEP", "LOWPRECISION", "--extra_llm_api_options"}) {
-          EXPECT_THAT(all, Not(HasSubstr(gone)));
-        }
-        EXPECT_EQ(all.find("enable_attention_dp: true") != std::string::npos,
-                  plan.attention_dp > 1)
-            << all;
-      });
-  EXPECT_GT(launched, 300);
-}
-
 TEST(Trtllm, HasNoOptionsOfPlans) {
   EXPECT_EQ(Refusal(Preset("Kimi-K2.5"), "DP8+EP8:deepep-ll+tbo"),
             "there is no two-batch overlap");
@@ -295,13 +249,68 @@ TEST(Trtllm, HasNoOptionsOfPlans) {
 }
 
 TEST(Trtllm, DispatchesByDeepEpInTheFormatOfTheExperts) {
-  const auto ratio = [](const char* model) {
-    return RecipeOf(kTrtllm, Preset(model), "DP8+EP8:deepep-ll")
-        .exchanges[0]
-        .dispatch_ratio;
+  using enum NumberFormat;
+  for (const NumberFormat format :
+       {kBf16, kFp8Block, kFp8, kInt4Group, kMxfp4, kNvfp4}) {
+    ModelShape model = Preset("DeepSeek-V3");
+    model.expert_weights = {format, format == kInt4Group ? 32 : 0};
+    const ExchangeUse use =
+        RecipeOf(kTrtllm, model, "DP8+EP8:deepep-ll").exchanges[0];
+    const bool as_it_is = format != kFp8 && format != kNvfp4;
+    EXPECT_NEAR(use.dispatch_ratio, as_it_is ? 14352. / 7408 : 1, 1e-12)
+        << ToString(format);
+    EXPECT_EQ(!use.note.empty(), as_it_is) << ToString(format);
+  }
+}
+
+// Its buffers are made for so many tokens of a rank; longer steps gather.
+TEST(Trtllm, LimitsDeepEpToDecodeStepsOfTheTokensOfItsBuffers) {
+  const ModelShape& deepseek = Preset("DeepSeek-V3");
+  const Recipe recipe = RecipeOf(kTrtllm, deepseek, "DP8+EP8:deepep-ll");
+  ASSERT_EQ(recipe.exchanges.size(), 1u);
+  EXPECT_EQ(recipe.exchanges[0].only, Launch::kGraph);
+  EXPECT_EQ(recipe.exchanges[0].count, 58);
+  for (const char* name :
+       {"all_gather expert tokens", "reduce_scatter expert outputs"}) {
+    EXPECT_EQ(CollectiveOf(recipe, name).only, Launch::kEager) << name;
+    EXPECT_EQ(CollectiveOf(recipe, name).count, 58) << name;
+  }
+  EXPECT_EQ(recipe.max_rank_sequences, 256);
+  EXPECT_EQ(recipe.chunk_tokens, 8192);
+  const double buffers = 256. * 256 * (2 * 14352 + 2 * 14336 + 14336);
+  EXPECT_NEAR(
+      recipe.memory.communicator_bytes -
+          RecipeOf(kTrtllm, deepseek, "DP8+EP8").memory.communicator_bytes,
+      buffers, 1);
+}
+
+TEST(Trtllm, SplitsTheEmbeddingOfOtherModelsThanDeepSeeksAndGlms) {
+  struct Row {
+    const char* model;
+    bool whole;
   };
-  EXPECT_EQ(ratio("DeepSeek-V3"), 1);
-  EXPECT_NEAR(ratio("Kimi-K2.5"), 14352. / 7408, 1e-12);
+  constexpr Row kRows[] = {{"Kimi-K2.5", true},
+                           {"DeepSeek-V3.2", true},
+                           {"GLM-4.6", true},
+                           {"Qwen3-235B-A22B", false},
+                           {"Llama-3.1-70B", false}};
+  for (const Row& row : kRows) {
+    const ModelShape& model = Preset(row.model);
+    const double table = 2.0 * static_cast<double>(model.hidden_size) *
+                         static_cast<double>(model.vocab_size);
+    EXPECT_NEAR(
+        RecipeOf(kTrtllm, model, "TP8").memory.weights_bytes -
+            RecipeOf(EngineId::kVllm, model, "TP8").memory.weights_bytes,
+        row.whole ? table * 7 / 8 : 0, 1)
+        << row.model;
+  }
+}
+
+TEST(Trtllm, KeepsKeysAndValuesInNvfp4) {
+  ModelShape model = Preset("Llama-3.1-70B");
+  model.kv_cache_format = NumberFormat::kNvfp4;
+  EXPECT_EQ(RecipeOf(kTrtllm, model, "TP8").memory.kv_bytes_per_token,
+            80 * 2 * (128 / 2 + 128 / 16));
 }
 
 }  // namespace
