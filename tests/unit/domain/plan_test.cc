@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/domain/plan.h"
 
+#include <cstddef>
+#include <fstream>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -99,6 +104,58 @@ TEST(ModeTest, NamesAreTheOnesPeopleUse) {
                       .two_batch_overlap = true,
                       .fp8_dispatch = true}),
             "DP8+EP8:a2a+tbo+fp8d");
+}
+
+// Cells of the rows of a Markdown table that follow the line with `head`, marks
+// of code dropped.
+std::vector<std::vector<std::string>> TableOf(const std::string& path,
+                                              const std::string& head) {
+  std::ifstream file(path);
+  std::vector<std::vector<std::string>> rows;
+  bool inside = false;
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind('|', 0) != 0) {
+      inside = false;
+    } else if (line.rfind(head, 0) == 0) {
+      inside = true;
+    } else if (inside && line.rfind("|---", 0) != 0) {
+      std::vector<std::string>& row = rows.emplace_back();
+      for (absl::string_view cell : absl::StrSplit(line, '|')) {
+        row.push_back(
+            absl::StrReplaceAll(absl::StripAsciiWhitespace(cell), {{"`", ""}}));
+      }
+    }
+  }
+  return rows;
+}
+
+TEST(ModeTest, MeansWhatTheDocumentSays) {
+  const auto rows = TableOf("docs/modes.md", "| mode | GPUs |");
+  EXPECT_GE(rows.size(), 10u);
+  for (const auto& row : rows) {
+    ASSERT_EQ(row.size(), 11u);
+    const auto plan = ParseMode(row[1], true);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const std::vector<int> sizes = {
+        plan->gpus(),       plan->replicas,     plan->pipeline,
+        plan->attention_dp, plan->attention_tp, plan->expert_parallel,
+        plan->moe_tp,
+    };
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      EXPECT_EQ(std::to_string(sizes[i]), row[2 + i])
+          << row[1] << ", column " << i;
+    }
+    EXPECT_EQ(std::string(ToString(plan->transport)), row[9]) << row[1];
+  }
+  std::set<std::string> transports;
+  for (const auto& row : TableOf("docs/modes.md", "| transport | tokens")) {
+    transports.insert(row.at(1));
+  }
+  std::set<std::string> known;
+  for (const ExpertTransport transport : kTransports) {
+    known.insert(std::string(ToString(transport)));
+  }
+  EXPECT_EQ(transports, known);
 }
 
 TEST(ModeTest, ExpertsFollowFromTheModel) {
