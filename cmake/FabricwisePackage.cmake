@@ -8,8 +8,8 @@ endif()
 install(DIRECTORY deploy/profiles
   DESTINATION ${CMAKE_INSTALL_DATADIR}/fabricwise
   FILES_MATCHING PATTERN "*.json")
-install(FILES README.md docs/alerts.md docs/measuring.md docs/metrics.md
-        docs/running.md
+install(FILES README.md docs/alerts.md docs/importing.md docs/measuring.md
+        docs/metrics.md docs/modes.md docs/running.md
   DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
 install(FILES deploy/systemd/fabricwised.service DESTINATION lib/systemd/system)

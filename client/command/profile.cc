@@ -198,7 +198,12 @@ absl::StatusOr<ProfileData> MakeProfile(const ImportFlags& flags) {
     return absl::InvalidArgumentError(
         "--name is required, to call the new profile by");
   }
-  return AssembleProfile(options, files);
+  absl::StatusOr<ProfileData> data = AssembleProfile(options, files);
+  if (absl::StartsWith(data.status().message(), "gpus is ")) {
+    return absl::Status(data.status().code(),
+                        absl::StrCat("--", data.status().message()));
+  }
+  return data;
 }
 
 absl::Status RunImport(const ImportFlags& flags, const Session& session) {
@@ -247,9 +252,12 @@ void AddImport(CLI::App& app, Session& session) {
   AddAddress(*command, &flags->address, Reach::kDaemon);
   command->add_flag("--allow-other-node", flags->allow_other_node,
                     "With --target: also for a daemon on another kind of node");
-  command->add_option("--name", flags->options.name, "The profile's name");
-  command->add_option("--gpu-name", flags->gpu_name,
-                      "As NVML says it, such as \"NVIDIA H200\"");
+  command->add_option("--name", flags->options.name, "The profile's name")
+      ->type_name("NAME");
+  command
+      ->add_option("--gpu-name", flags->gpu_name,
+                   "As NVML says it, such as \"NVIDIA H200\"")
+      ->type_name("NAME");
   AddNumber(*command, "--gpus", &flags->gpus, "GPUs of the node");
   AddNumber(*command, "--gpu-memory-gb", &flags->gpu_memory_gb,
             "Memory of each, in 1e9 bytes");
@@ -260,16 +268,20 @@ void AddImport(CLI::App& app, Session& session) {
             "Whether the GPUs reach each other's memory (default: not known)");
   AddNumber(*command, "--nvlinks", &flags->nvlinks,
             "NVLinks from each GPU to each other (default: not known)");
-  command->add_option("--fabric", flags->options.fingerprint.fabric,
-                      "A label for how the GPUs reach each other");
+  command
+      ->add_option("--fabric", flags->options.fingerprint.fabric,
+                   "A label for how the GPUs reach each other")
+      ->type_name("LABEL");
   command
       ->add_option("--nccl-env", flags->options.fingerprint.nccl_environment,
-                   "NAME=value that NCCL ran with; may be given again")
+                   "What NCCL ran with; may be given again")
+      ->type_name("NAME=VALUE")
       ->expected(1)
       ->take_all();
   command
       ->add_option("--note", flags->options.notes,
                    "What to know of it; may be given again")
+      ->type_name("TEXT")
       ->expected(1)
       ->take_all();
   AddChoice(*command, "--origin", &flags->origin,
@@ -277,11 +289,15 @@ void AddImport(CLI::App& app, Session& session) {
              {"reference", static_cast<int>(Origin::kReference)}},
             "Whether this node was measured, or another of its kind (default: "
             "as the files say)");
-  command->add_option("--system", flags->options.system,
-                      "The rows to take of a table with a column `system`");
-  command->add_option("--op", flags->op,
-                      "The operation of nccl-tests output that does not name "
-                      "it (before 2.17)");
+  command
+      ->add_option("--system", flags->options.system,
+                   "The rows to take of a table with a column `system`")
+      ->type_name("NAME");
+  command
+      ->add_option("--op", flags->op,
+                   "The operation of nccl-tests output that does not name it "
+                   "(before 2.17)")
+      ->type_name("OPERATION");
   AddNumber(*command, "--int4-group", &flags->int4_group,
             "Weights that share a scale in int4 tables, which do not say it");
   command
@@ -289,10 +305,14 @@ void AddImport(CLI::App& app, Session& session) {
                    "When files that do not say it were measured")
       ->type_name("RFC3339");
   command->footer(
-      "One profile file without any of these flags is taken as it is.\n\n"
+      "One profile file without any of these flags is taken as it is. The "
+      "columns of CSV tables, and what an answer needs of them, are in "
+      "docs/importing.md.\n\n"
       "Examples:\n"
       "  fabricwise profile import my-node.json --target 127.0.0.1:7410\n"
-      "  fabricwise profile import all_reduce.json gemm.csv --name my-node "
+      "  fabricwise profile import nccl-tests/*.json gemm.csv experts.csv "
+      "memory.csv "
+      "--name my-node "
       "--gpu-name \"NVIDIA H200\" --gpus 2 --gpu-memory-gb 150 "
       "--peer-access all --nvlinks 18 --out my-node.json");
   command->callback([flags, &session] {

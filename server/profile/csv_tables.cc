@@ -18,6 +18,7 @@
 #include "server/base/status_macros.h"
 #include "server/profile/csv.h"
 #include "server/profile/decimal.h"
+#include "server/profile/import.h"
 #include "server/profile/imported.h"
 
 namespace fabricwise {
@@ -401,6 +402,12 @@ absl::StatusOr<std::string> SystemOf(const CsvTable& table,
 }
 
 }  // namespace
+
+std::vector<CsvKind> CsvKinds() {
+  std::vector<CsvKind> kinds;
+  for (const Kind& kind : Kinds()) kinds.push_back({kind.name, kind.columns});
+  return kinds;
+}
 
 absl::StatusOr<Imported> ImportCsv(const std::string& name,
                                    const std::string& content,

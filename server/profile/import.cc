@@ -119,14 +119,39 @@ std::string Words(const std::vector<std::string>& words) {
   return Quoted(absl::StrJoin(words, " "));
 }
 
+// The GPUs of a profile file's node: as many, and of that name. `stated`: those
+// known are the caller's word, not another file's, which may tell of a group of
+// them alone.
+absl::Status SettleGpus(const std::string& name, const std::vector<Gpu>& found,
+                        bool stated, std::vector<Gpu>* known) {
+  if (found.empty()) return absl::OkStatus();
+  if (stated && found.size() != known->size()) {
+    return NotAllowed("gpus", absl::StrCat(known->size()),
+                      absl::StrCat(found.size(), ", those of ", name));
+  }
+  if (found.size() < known->size()) {
+    return NotAllowed(absl::StrCat(name, ": the number of GPUs"),
+                      absl::StrCat(found.size()),
+                      absl::StrCat(known->size(), ", that of the profile"));
+  }
+  known->resize(found.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    Gpu& gpu = (*known)[i];
+    RETURN_IF_ERROR(Settle<std::string>("the GPU", name, found[i].name, "",
+                                        &gpu.name, ItsQuote));
+    if (gpu.uuid.empty()) gpu.uuid = found[i].uuid;
+    if (gpu.memory_bytes == 0) gpu.memory_bytes = found[i].memory_bytes;
+    if (gpu.compute_capability == 0) {
+      gpu.compute_capability = found[i].compute_capability;
+    }
+  }
+  return absl::OkStatus();
+}
+
 // What only a profile file tells of its node.
 absl::Status SettleNode(const std::string& name, const Fingerprint& found,
-                        Fingerprint* known) {
-  if (known->gpus.empty()) known->gpus = found.gpus;
-  for (size_t i = 0; i < found.gpus.size() && i < known->gpus.size(); ++i) {
-    RETURN_IF_ERROR(Settle<std::string>("the GPU", name, found.gpus[i].name, "",
-                                        &known->gpus[i].name, ItsQuote));
-  }
+                        bool gpus_stated, Fingerprint* known) {
+  RETURN_IF_ERROR(SettleGpus(name, found.gpus, gpus_stated, &known->gpus));
   const auto text = [&](absl::string_view what, const std::string& value,
                         std::string* place) {
     return Settle<std::string>(what, name, value, "", place, ItsQuote);
@@ -143,19 +168,26 @@ absl::Status SettleNode(const std::string& name, const Fingerprint& found,
                                           {}, &known->facts, Words);
 }
 
+// What the caller said of the node.
+struct Stated {
+  bool gpus = false;
+  bool environment = false;
+};
+
 absl::Status SettleFacts(const std::string& name, const Imported& imported,
-                         bool environment_stated, Fingerprint* fingerprint,
+                         const Stated& stated, Fingerprint* fingerprint,
                          bool* environment_known) {
   RETURN_IF_ERROR(SettleGpus(name, imported, fingerprint));
   if (imported.fingerprint.has_value()) {
-    RETURN_IF_ERROR(SettleNode(name, *imported.fingerprint, fingerprint));
+    RETURN_IF_ERROR(
+        SettleNode(name, *imported.fingerprint, stated.gpus, fingerprint));
   }
   RETURN_IF_ERROR(Settle<std::string>("NCCL's version", name,
                                       imported.nccl_version, "",
                                       &fingerprint->nccl_version, ItsQuote));
   if (!imported.nccl_environment.has_value()) return absl::OkStatus();
   // No variable set is a fact too, once a file or the caller has said so.
-  if (!environment_stated && !*environment_known) {
+  if (!stated.environment && !*environment_known) {
     fingerprint->nccl_environment = *imported.nccl_environment;
     *environment_known = true;
     return absl::OkStatus();
@@ -196,7 +228,9 @@ absl::StatusOr<ProfileData> AssembleProfile(
   data.as_of = options.time;
   std::sort(data.fingerprint.nccl_environment.begin(),
             data.fingerprint.nccl_environment.end());
-  const bool environment_stated = !options.fingerprint.nccl_environment.empty();
+  const Stated stated = {
+      .gpus = !options.fingerprint.gpus.empty(),
+      .environment = !options.fingerprint.nccl_environment.empty()};
   bool environment_known = false;
   const ImportHints hints{.op = options.op,
                           .system = options.system,
@@ -215,8 +249,8 @@ absl::StatusOr<ProfileData> AssembleProfile(
       data.as_of = std::max(data.as_of, *imported.end_time);
     }
     if (OnThisNode(imported)) {
-      RETURN_IF_ERROR(SettleFacts(name, imported, environment_stated,
-                                  &data.fingerprint, &environment_known));
+      RETURN_IF_ERROR(SettleFacts(name, imported, stated, &data.fingerprint,
+                                  &environment_known));
     }
     data.notes.insert(data.notes.end(), imported.notes.begin(),
                       imported.notes.end());

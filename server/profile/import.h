@@ -3,21 +3,8 @@
 // A profile from files that other tools wrote. A file's kind is told from its
 // content:
 //   nccl-tests    text output, or the JSON of -J; graph (-G) and eager
-//   CSV           columns (others are ignored); "# " comments carry facts
-//     sweep       size_bytes,time_us, with "op: X; ngpus: N; NCCL V" in a
-//                 comment
-//     engines' all-reduce  system,framework,version,backend,num_gpus,
-//                 size_bytes,time_us
-//     products    dtype,m,n,k,time_us[,iqr_us]; with system,kernel: another
-//                 node's
-//     experts     dtype,hidden,intermediate,experts,topk,moe_tp,moe_ep,tokens,
-//                 rows_local,experts_hit,time_us[,iqr_us]; another node's:
-//                 system,hidden,inter,topk,experts,dtype,kernel,moe_tp,moe_ep,
-//                 distribution,num_tokens,time_us
-//     memory      op,bytes,time_us[,iqr_us]; op read, copy, graph_kernel_node
-//     DeepEP      node_num,hidden_size,num_token,num_topk,num_experts with
-//                 dispatch_us,combine_us or with {dispatch,combine}_{sms,
-//                 transmit_us,notify_us}; its published table
+//   CSV           a table of a kind of CsvKinds(), told by its columns;
+//                 "# " comments carry facts. docs/importing.md has them
 //   a profile     of profile_file.h, whose measurements join
 // Times of nccl-tests are its means over iterations; it tells no spread.
 #pragma once
@@ -27,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "server/domain/fingerprint.h"
 #include "server/domain/measurement.h"
@@ -55,6 +43,15 @@ struct ImportOptions {
   // When files that do not say it were measured.
   absl::Time time = absl::UnixEpoch();
 };
+
+// A kind of CSV table: the columns that it must have; others may be there.
+struct CsvKind {
+  absl::string_view name;
+  std::vector<absl::string_view> columns;
+};
+
+// All kinds. A table is of the first whose columns it has.
+std::vector<CsvKind> CsvKinds();
 
 // Larger files are refused.
 inline constexpr size_t kMaxImportBytes = size_t{64} << 20;

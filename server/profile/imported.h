@@ -64,7 +64,7 @@ bool LooksLikeNcclTestsText(absl::string_view content);
 absl::StatusOr<Imported> ImportNcclTestsJson(const std::string& name,
                                              absl::string_view content);
 
-// A table of one of the kinds that import.h lists.
+// A table of one of the kinds below.
 absl::StatusOr<Imported> ImportCsv(const std::string& name,
                                    const std::string& content,
                                    const ImportHints& hints);

@@ -6,7 +6,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/profile/profile_file.h"
@@ -15,6 +20,7 @@
 namespace fabricwise {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -46,6 +52,62 @@ std::map<std::string, double> Points(const absl::StatusOr<ProfileData>& data) {
 void ExpectRefused(const absl::Status& status, const std::string& part) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr(part));
+}
+
+// Cells of the rows of a Markdown table that follow the line with `head`, marks
+// of code dropped.
+std::vector<std::vector<std::string>> TableOf(const std::string& text,
+                                              const std::string& head) {
+  std::vector<std::vector<std::string>> rows;
+  bool inside = false;
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    if (!absl::StartsWith(line, "|")) {
+      inside = false;
+    } else if (absl::StartsWith(line, head)) {
+      inside = true;
+    } else if (inside && !absl::StartsWith(line, "|---")) {
+      std::vector<std::string>& row = rows.emplace_back();
+      for (absl::string_view cell : absl::StrSplit(line, '|')) {
+        row.push_back(
+            absl::StrReplaceAll(absl::StripAsciiWhitespace(cell), {{"`", ""}}));
+      }
+    }
+  }
+  return rows;
+}
+
+TEST(ImportCsv, KindsAreThoseOfTheDocument) {
+  const std::string text = ReadWholeFile("docs/importing.md");
+  std::vector<std::string> documented, known;
+  for (const auto& row : TableOf(text, "| table | columns |")) {
+    documented.push_back(absl::StrCat(row.at(1), ": ", row.at(2)));
+  }
+  for (const CsvKind& kind : CsvKinds()) {
+    known.push_back(
+        absl::StrCat(kind.name, ": ", absl::StrJoin(kind.columns, ",")));
+  }
+  EXPECT_EQ(documented, known);
+}
+
+// Each example of the document is a file that is taken.
+TEST(ImportCsv, TakesTheExamplesOfTheDocument) {
+  const std::string text = ReadWholeFile("docs/importing.md");
+  const std::vector<std::string> parts = absl::StrSplit(text, "```csv\n");
+  std::vector<ImportFile> files;
+  for (size_t i = 1; i < parts.size(); ++i) {
+    files.push_back({absl::StrCat("example", i, ".csv"),
+                     parts[i].substr(0, parts[i].find("```"))});
+  }
+  ASSERT_THAT(files, SizeIs(4));
+  const auto data =
+      AssembleProfile({.name = "x", .origin = Origin::kMeasured}, files);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_THAT(
+      Points(data),
+      AllOf(Contains(Pair("all_reduce/n8/nccl/graph/14336B", 78e-6)),
+            Contains(Pair("gemm/bf16/m16n4096k4096", 9.1e-6)),
+            Contains(Pair("experts/bf16/h2048i768e128k8/tp1ep2/t4", 58.3e-6)),
+            Contains(Pair("launch/graph_node", 1.03e-6))));
 }
 
 TEST(ImportCsv, ReadsASweepByItsComments) {
@@ -299,6 +361,45 @@ TEST(AssembleProfile, TakesTheNodeOfAnotherProfile) {
                 "'0 0; 0 0'");
   ExpectRefused(refused({.gpus = {{"NVIDIA B200"}, {"NVIDIA B200"}}}),
                 "p.json: the GPU is 'NVIDIA H200'");
+}
+
+TEST(AssembleProfile, TakesNoOtherNumberOfGpusThanAProfilesNodeHas) {
+  auto node = Import("memory.csv");
+  ASSERT_TRUE(node.ok());
+  node->fingerprint = {.gpus = {{"NVIDIA H200", "u", 1, 90},
+                                {"NVIDIA H200", "v", 1, 90},
+                                {"NVIDIA H200", "w", 1, 90}}};
+  for (Measurement& m : node->measurements) m.origin = Origin::kMeasured;
+  const ImportFile three{"three.json", WriteProfile(*node)};
+  const auto assemble = [&](size_t stated,
+                            const std::vector<ImportFile>& files) {
+    return AssembleProfile(
+        {.name = "x", .fingerprint = {.gpus = std::vector<Gpu>(stated)}},
+        files);
+  };
+  for (const size_t stated : {size_t{2}, size_t{8}}) {
+    ExpectRefused(
+        assemble(stated, {three}).status(),
+        absl::StrCat("gpus is ", stated, "; allowed: 3, those of three.json"));
+  }
+  // What was stated of them, and what the file knows beside it.
+  const auto same = assemble(3, {three});
+  ASSERT_TRUE(same.ok()) << same.status();
+  EXPECT_EQ(same->fingerprint.gpus, node->fingerprint.gpus);
+
+  node->fingerprint.gpus.pop_back();
+  const ImportFile two{"two.json", WriteProfile(*node)};
+  ExpectRefused(assemble(0, {three, two}).status(),
+                "two.json: the number of GPUs is 2; allowed: 3, that of the "
+                "profile");
+  // A run of nccl-tests may be of some of the node's.
+  const ImportFile group{"group.json", Sample("nccl_tests.json")};
+  for (const auto& files :
+       {std::vector{group, three}, std::vector{three, group}}) {
+    const auto both = assemble(0, files);
+    ASSERT_TRUE(both.ok()) << both.status();
+    EXPECT_THAT(both->fingerprint.gpus, SizeIs(3));
+  }
 }
 
 TEST(AssembleProfile, TakesFilesThatBeginWithAByteOrderMark) {
