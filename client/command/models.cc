@@ -44,8 +44,10 @@ void AddShow(CLI::App& app, Session& session) {
   CLI::App* command = app.add_subcommand(
       "show", "The shape of one model as JSON, as it was understood");
   auto flags = std::make_shared<Flags>();
-  command->add_option("preset", flags->model, "Model by name")
-      ->type_name("PRESET");
+  command
+      ->add_option("preset", flags->model,
+                   "Model by name or repository on Hugging Face")
+      ->type_name("NAME");
   command
       ->add_option("--config", flags->config,
                    "Model by its Hugging Face config.json")

@@ -47,7 +47,8 @@ std::string RenderModels(const Style& style,
                {"hidden", Align::kRight, 2},
                {"attention", Align::kLeft, 3},
                {"experts", Align::kLeft, 1},
-               {"weights", Align::kLeft, 0}});
+               {"weights", Align::kLeft, 0},
+               {"repository", Align::kLeft, 4}});
   for (const ModelShape& shape : models) {
     table.Add(
         {{Printable(shape.name), Paint::kBold},
@@ -56,7 +57,8 @@ std::string RenderModels(const Style& style,
          {AttentionWords(shape)},
          {ExpertWords(shape)},
          {std::string(ToString(shape.is_moe() ? shape.expert_weights.number
-                                              : shape.dense_weights.number))}});
+                                              : shape.dense_weights.number))},
+         {Printable(shape.repository), Paint::kDim}});
   }
   return table.Render(style);
 }

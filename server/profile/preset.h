@@ -15,8 +15,15 @@ namespace fabricwise {
 // safe to read from any thread.
 absl::Span<const ModelShape> Presets();
 
-// The preset called `name`, without regard to case; never null where OK.
-// NOT_FOUND naming the presets whose names are nearest.
+// Presets under the names of other repositories that hold the same shape in the
+// same formats: each with that repository, and its last part for a name. As
+// above.
+absl::Span<const ModelShape> PresetTwins();
+
+// The preset or twin called `name`, without regard to case: by its name, or by
+// its repository on Hugging Face with or without the organisation; never null
+// where OK. NOT_FOUND naming the presets whose names are nearest: nothing is
+// taken for another, be it near.
 absl::StatusOr<const ModelShape*> FindPreset(absl::string_view name);
 
 }  // namespace fabricwise

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/profile/model_config.h"
@@ -140,6 +141,70 @@ TEST(FindPresetTest, IgnoresCase) {
   EXPECT_EQ((*FindPreset("GPT-OSS-120B"))->name, "gpt-oss-120b");
   // One object for all askers.
   EXPECT_EQ(*FindPreset("KIMI-K2.5"), *FindPreset("kimi-k2.5"));
+}
+
+TEST(FindPresetTest, TakesTheRepositoryWithAndWithoutItsOrganisation) {
+  for (const ModelShape& preset : Presets()) {
+    for (const std::string& name :
+         {preset.repository, absl::AsciiStrToUpper(preset.repository),
+          preset.repository.substr(preset.repository.find('/') + 1)}) {
+      const auto found = FindPreset(name);
+      ASSERT_TRUE(found.ok()) << found.status();
+      EXPECT_EQ(*found, &preset) << name;
+    }
+  }
+  EXPECT_EQ((*FindPreset("google/gemma-3-27b-it"))->name, "Gemma-3-27B");
+}
+
+// The shape is the preset's; what is launched is what was asked for.
+TEST(FindPresetTest, TakesRepositoriesOfTheSameShape) {
+  for (const std::string& name :
+       {std::string("meta-llama/Llama-3.1-8B-Instruct"),
+        std::string("llama-3.1-8b-instruct")}) {
+    const auto found = FindPreset(name);
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ((*found)->name, "Llama-3.1-8B-Instruct");
+    EXPECT_EQ((*found)->repository, "meta-llama/Llama-3.1-8B-Instruct");
+    ModelShape shape = **found;
+    const ModelShape& preset = **FindPreset("Llama-3.1-8B");
+    shape.name = preset.name;
+    shape.repository = preset.repository;
+    EXPECT_EQ(shape, preset);
+  }
+}
+
+TEST(FindPresetTest, NoTwoModelsShareAName) {
+  std::set<std::string> names;
+  size_t count = 0;
+  for (const absl::Span<const ModelShape> shapes : {Presets(), PresetTwins()}) {
+    for (const ModelShape& shape : shapes) {
+      const std::string& repository = shape.repository;
+      std::set<std::string> own = {
+          absl::AsciiStrToLower(shape.name), absl::AsciiStrToLower(repository),
+          absl::AsciiStrToLower(repository.substr(repository.find('/') + 1))};
+      count += own.size();
+      names.merge(own);
+      EXPECT_TRUE(Validate(shape).ok()) << shape.name;
+    }
+  }
+  EXPECT_EQ(names.size(), count);
+  // Each names a preset that there is.
+  EXPECT_EQ(PresetTwins().size(), 34u);
+}
+
+TEST(FindPresetTest, GuessesNothing) {
+  for (const auto& [name, nearest] : {
+           std::pair("meta-llama/Llama-3.1-8B-Instruct-FP8", "Llama-3.1-8B"),
+           std::pair("Qwen/Qwen3-30B-A3B-FP8", "Qwen3-30B-A3B"),
+           std::pair("someone/Qwen3-30B-A3B", "Qwen3-30B-A3B"),
+           std::pair("mistralai/Mixtral-8x22B-Instruct-v0.1", "Mixtral-8x22B"),
+       }) {
+    const auto found = FindPreset(name);
+    EXPECT_EQ(found.status().code(), absl::StatusCode::kNotFound) << name;
+    EXPECT_THAT(std::string(found.status().message()),
+                testing::AllOf(HasSubstr(std::string("nearest: ") + nearest),
+                               HasSubstr("config.json")));
+  }
 }
 
 TEST(FindPresetTest, UnknownNameGetsTheNearest) {
