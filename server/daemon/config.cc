@@ -495,10 +495,12 @@ const std::vector<Option>& Options() {
       {.name = "scenario",
        .placeholder = "SCENARIO",
        .help = "Answer this question whenever the profile changes, and export "
-               "the answer: NAME: model=PRESET concurrency=N, and any of "
-               "engine, phase, objective, input-tokens, output-tokens, "
-               "context-tokens, gpus, gpu-indices, plan-options. May be given "
-               "several times.",
+               "the answer: NAME: model=PRESET concurrency=N, or with "
+               "config=PATH of a config.json for model=, and any of engine, "
+               "phase, objective, ttft-ms, tpot-ms, input-tokens, "
+               "output-tokens, context-tokens, gpus, gpu-indices, "
+               "plan-options, as the client's flags. May be given several "
+               "times.",
        .repeated = true,
        .live = true,
        .set = SetScenarios,

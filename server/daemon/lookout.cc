@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/daemon/log.h"
-#include "server/profile/preset.h"
 #include "server/recommend/advice.h"
 
 namespace fabricwise {
@@ -144,9 +143,9 @@ std::vector<Drift> Lookout::LookForDrift(const Profile& profile, bool& anew) {
 ScenarioAdvice Lookout::Ask(const Scenario& scenario, const Profile& profile,
                             const ScenarioAdvice* former) const {
   const Workload& workload = scenario.question.workload;
-  const ModelShape& model = **FindPreset(scenario.model);
+  const ModelShape& model = scenario.model;
   ScenarioAdvice now = {.name = scenario.name,
-                        .model = scenario.model,
+                        .model = model.name,
                         .hidden_size = model.hidden_size,
                         .phase = std::string(ToString(workload.phase)),
                         .concurrency = workload.concurrency,
@@ -170,6 +169,7 @@ ScenarioAdvice Lookout::Ask(const Scenario& scenario, const Profile& profile,
   now.tpot_seconds = first.tpot_seconds;
   now.output_tokens_per_second = first.output_tokens_per_second;
   now.margin_ratio = advice->confidence.margin_ratio;
+  now.within_limits = first.misses.empty();
   // The margin holds for modes; engines that tie in one mode take turns.
   if (former != nullptr && former->answered && former->mode != now.mode) {
     ++now.flips;

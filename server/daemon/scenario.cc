@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/daemon/scenario.h"
 
+#include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <set>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -13,7 +16,9 @@
 #include "absl/strings/str_split.h"
 #include "server/base/argument.h"
 #include "server/base/status_macros.h"
+#include "server/daemon/read_file.h"
 #include "server/domain/plan.h"
+#include "server/profile/model_config.h"
 #include "server/profile/preset.h"
 
 namespace fabricwise {
@@ -22,6 +27,11 @@ namespace {
 // Names become values of labels, and in Kubernetes a part of labels' names: 63
 // bytes with "fabricwise.engine." in front.
 constexpr size_t kMostNameBytes = 45;
+
+constexpr double kMillisecond = 1e-3;
+
+// The contract's own limit for the text of a config.json.
+constexpr size_t kMostModelBytes = size_t{1} << 20;
 
 absl::Status CheckName(absl::string_view name) {
   bool good = !name.empty() && name.size() <= kMostNameBytes &&
@@ -46,6 +56,48 @@ absl::Status ParseNumber(absl::string_view name, absl::string_view text,
   return CheckRange(name, value, low, high);
 }
 
+// In milliseconds, a fraction allowed; the question's own check has the range.
+absl::Status ParseMilliseconds(absl::string_view name, absl::string_view text,
+                               double& seconds) {
+  double value = 0;
+  if (!absl::SimpleAtod(text, &value) || !(value > 0) ||
+      !std::isfinite(value)) {
+    return NotAllowed(name, Quoted(text), "a number of milliseconds over 0");
+  }
+  seconds = value * kMillisecond;
+  return absl::OkStatus();
+}
+
+std::string MillisecondsUnlessNone(double seconds) {
+  return std::isfinite(seconds) ? absl::StrCat(seconds / kMillisecond) : "";
+}
+
+// The shape that the config.json at `path` describes, called as its folder is,
+// or as the file where that has another name.
+absl::Status ReadModel(absl::string_view path, Scenario& scenario) {
+  if (path.empty()) {
+    return NotAllowed("config", "empty", "the path of a config.json");
+  }
+  ASSIGN_OR_RETURN(const std::string text,
+                   ReadFile(std::string(path), kMostModelBytes));
+  std::error_code error;
+  const std::filesystem::path whole =
+      std::filesystem::absolute(std::string(path), error).lexically_normal();
+  const bool in_folder = whole.filename() == "config.json";
+  const std::filesystem::path folder = whole.parent_path();
+  const std::string name =
+      in_folder ? folder.filename().string() : whole.stem().string();
+  absl::StatusOr<ModelShape> shape = ParseHuggingFaceConfig(text, name);
+  if (!shape.ok()) {
+    return absl::Status(shape.status().code(),
+                        absl::StrCat(path, ": ", shape.status().message()));
+  }
+  scenario.config = std::string(path);
+  scenario.model = *std::move(shape);
+  if (in_folder) scenario.model.repository = folder.string();
+  return absl::OkStatus();
+}
+
 // One word of a scenario; `set` is given what stands behind its "=".
 struct Part {
   const char* name;
@@ -62,10 +114,11 @@ const std::vector<Part>& Parts() {
       {"model",
        [](absl::string_view value, Scenario& s) -> absl::Status {
          ASSIGN_OR_RETURN(const ModelShape* const shape, FindPreset(value));
-         s.model = shape->name;
+         s.model = *shape;
          return absl::OkStatus();
        },
-       [](const Scenario& s) { return s.model; }},
+       [](const Scenario& s) { return s.config.empty() ? s.model.name : ""; }},
+      {"config", ReadModel, [](const Scenario& s) { return s.config; }},
       {"concurrency",
        [](absl::string_view value, Scenario& s) {
          return ParseNumber("concurrency", value, 1, kMaxConcurrency,
@@ -103,6 +156,22 @@ const std::vector<Part>& Parts() {
          return objective == Question().objective
                     ? ""
                     : std::string(ToString(objective));
+       }},
+      {"ttft-ms",
+       [](absl::string_view value, Scenario& s) {
+         return ParseMilliseconds("ttft-ms", value,
+                                  s.question.limits.max_ttft_seconds);
+       },
+       [](const Scenario& s) {
+         return MillisecondsUnlessNone(s.question.limits.max_ttft_seconds);
+       }},
+      {"tpot-ms",
+       [](absl::string_view value, Scenario& s) {
+         return ParseMilliseconds("tpot-ms", value,
+                                  s.question.limits.max_tpot_seconds);
+       },
+       [](const Scenario& s) {
+         return MillisecondsUnlessNone(s.question.limits.max_tpot_seconds);
        }},
       {"input-tokens",
        [](absl::string_view value, Scenario& s) {
@@ -214,11 +283,15 @@ absl::StatusOr<Scenario> ParseScenario(absl::string_view text) {
            text.substr(colon + 1), absl::ByAnyChar(" \t"), absl::SkipEmpty())) {
     RETURN_IF_ERROR(SetPart(word, seen, scenario));
   }
-  for (const char* needed : {"model", "concurrency"}) {
-    if (!seen.contains(needed)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("scenario ", scenario.name, " has no ", needed, "="));
-    }
+  if (seen.contains("model") == seen.contains("config")) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "scenario ", scenario.name,
+        seen.contains("model") ? " has model= and config=; allowed: one of them"
+                               : " has no model= and no config="));
+  }
+  if (!seen.contains("concurrency")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("scenario ", scenario.name, " has no concurrency="));
   }
   // Which mode, and how it does: that is all that is kept of an answer.
   scenario.question.explain = false;

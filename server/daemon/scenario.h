@@ -7,19 +7,23 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "server/domain/model_shape.h"
 #include "server/domain/workload.h"
 
 namespace fabricwise {
 
 struct Scenario {
-  std::string name;   // of letters, digits, '.', '_', '-'; at most 45
-  std::string model;  // a preset's
+  std::string name;    // of letters, digits, '.', '_', '-'; at most 45
+  std::string config;  // the path of its model's config.json; empty: a preset
+  ModelShape model;
   Question question;
 };
 
-// "NAME: model=PRESET concurrency=N", and after it any of engine, phase,
-// objective (as the client's flags have them), input-tokens, output-tokens,
-// context-tokens, gpus. INVALID_ARGUMENT, NOT_FOUND naming the part that is off
+// "NAME: model=PRESET concurrency=N" or "NAME: config=PATH concurrency=N", and
+// after it any of engine, phase, objective, ttft-ms, tpot-ms, input-tokens,
+// output-tokens, context-tokens, gpus, gpu-indices, plan-options (as the
+// client's flags have them); no part holds a space. Reads the file of config=.
+// INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED naming the part that is off
 // and what is allowed.
 absl::StatusOr<Scenario> ParseScenario(absl::string_view text);
 

@@ -312,6 +312,14 @@ absl::Span<const MetricSpec> Catalogue() {
        "By how much of the first mode's cost the second costs more; negative "
        "where the first is kept although the second costs less, 0 where there "
        "is no second."},
+      {kScenarioWithinLimits,
+       "fabricwise_scenario_within_limits",
+       kGauge,
+       "",
+       {"scenario"},
+       kMostScenarios,
+       "1 where that mode is within the scenario's ttft-ms and tpot-ms, or it "
+       "has none; 0: no mode is."},
       {kScenarioFlips,
        "fabricwise_scenario_flips_total",
        kCounter,

@@ -48,6 +48,7 @@ enum class Metric {
   kScenarioTpot,
   kScenarioThroughput,
   kScenarioMargin,
+  kScenarioWithinLimits,
   kScenarioFlips,
   kStoredMeasurements,
   kWorkerInstalled,

@@ -202,6 +202,11 @@ class Collector final : public prometheus::Collectable {
                             family);
       case Metric::kScenarioMargin:
         return AddScenarios(outlook, &ScenarioAdvice::margin_ratio, family);
+      case Metric::kScenarioWithinLimits:
+        for (const ScenarioAdvice& s : outlook.scenarios) {
+          if (s.answered) family.Add({s.name}, s.within_limits ? 1 : 0);
+        }
+        return;
       case Metric::kScenarioFlips:
         for (const ScenarioAdvice& s : outlook.scenarios) {
           family.Add({s.name}, static_cast<double>(s.flips));

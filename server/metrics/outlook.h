@@ -31,6 +31,7 @@ struct ScenarioAdvice {
   double tpot_seconds = 0;  // 0: the phase has none
   double output_tokens_per_second = 0;
   double margin_ratio = 0;  // of the second plan's cost, less one
+  bool within_limits = false;
 };
 
 // Immutable once made.

@@ -421,7 +421,7 @@ TEST_F(ConfigTest, ScenariosArePinnedByNameAndPrintedBack) {
                              "\nreference-profile = /r.json"));
   ASSERT_TRUE(config.ok()) << config.status();
   ASSERT_EQ(config->config.scenarios.size(), 2u);
-  EXPECT_EQ(config->config.scenarios[1].model, "Qwen3-30B-A3B");
+  EXPECT_EQ(config->config.scenarios[1].model.name, "Qwen3-30B-A3B");
   EXPECT_EQ(config->config.reference_profile, "/r.json");
   EXPECT_THAT(ConfigFileText(config->config),
               AllOf(HasSubstr("scenario = " + chat + "\n"),
@@ -430,6 +430,14 @@ TEST_F(ConfigTest, ScenariosArePinnedByNameAndPrintedBack) {
 }
 
 TEST_F(ConfigTest, RefusesScenariosThatAreOff) {
+  const std::string model = testing::TempDir() + "odd.json";
+  std::ofstream(model) << R"({"model_type": "llama", "hidden_size": -1})";
+  EXPECT_THAT(
+      Refused(ParseFile("\n\nscenario = a: concurrency=1 config=" + model)),
+      AllOf(StartsWith(file_ + ":3: scenario: " + model + ": "),
+            HasSubstr("hidden_size")));
+  EXPECT_THAT(Refused(ParseFile("scenario = a: concurrency=1 config=/no.json")),
+              StartsWith(file_ + ":1: scenario: /no.json: no such file"));
   EXPECT_THAT(
       Refused(ParseFile("\nscenario = a: model=Qwen3-8X concurrency=1")),
       AllOf(StartsWith(file_ + ":2: scenario: "), HasSubstr("Qwen3-8B")));

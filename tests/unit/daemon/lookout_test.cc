@@ -110,6 +110,19 @@ TEST_F(LookoutTest, AnswersTheScenariosAndSaysWhichItCannot) {
   EXPECT_EQ(huge.mode, "");
 }
 
+TEST_F(LookoutTest, TellsWhetherAScenariosLimitsAreMet) {
+  Lookout lookout(Options(), &snapshots_);
+  lookout.SetScenarios(
+      {ParseScenario("a: model=Qwen3-8B concurrency=1 tpot-ms=1e6").value(),
+       ParseScenario("b: model=Qwen3-8B concurrency=1 tpot-ms=1e-6").value()});
+  Run(1);
+  lookout.Look();
+  ASSERT_THAT(lookout.Get()->scenarios, SizeIs(2));
+  EXPECT_TRUE(lookout.Get()->scenarios[0].within_limits);
+  EXPECT_FALSE(lookout.Get()->scenarios[1].within_limits);
+  EXPECT_TRUE(lookout.Get()->scenarios[1].answered);
+}
+
 TEST_F(LookoutTest, CountsFlipsOfTheAdvice) {
   Lookout lookout(Options(), &snapshots_);
   for (const double factor : {1.0, 100.0, 100.0, 1.0}) {

@@ -175,6 +175,7 @@ TEST_F(CollectorTest, WritesTheOutlook) {
         "fabricwise_scenario_tpot_seconds{scenario=\"chat\"} 0.02",
         "fabricwise_scenario_output_tokens_per_second{scenario=\"chat\"} 3200",
         "fabricwise_scenario_margin_ratio{scenario=\"chat\"} 0.125",
+        "fabricwise_scenario_within_limits{scenario=\"chat\"} 1",
         "fabricwise_scenario_flips_total{scenario=\"chat\"} 2",
         "fabricwise_scenario_flips_total{scenario=\"batch\"} 0"}) {
     EXPECT_THAT(lines, Contains(line));
