@@ -17,6 +17,7 @@ namespace fabricwise {
 std::string Dot(const Style& style);
 std::string Dash(const Style& style);
 std::string AtMost(const Style& style);
+std::string AtLeast(const Style& style);
 
 // " MODEL, LOAD", wrapped.
 std::string Heading(const Style& style, const std::string& model,
@@ -27,6 +28,9 @@ struct Kind {
   bool latency = false;
   bool prefill = false;
   bool communication = false;
+
+  // Whether plans are told apart by the time of a step, not by a rate.
+  bool by_time() const { return latency || (communication && !prefill); }
 };
 
 Kind KindOf(const v1::RecommendParallelismRequest& question);
@@ -34,17 +38,26 @@ Kind KindOf(const v1::RecommendParallelismRequest& question);
 // A plan's mode, marked where its engine's rules are in doubt.
 std::string ModeCell(const v1::PlanAdvice& plan);
 
+// Whether a term of the plan is an upper bound, which the contract tells by an
+// interval without a lower end: then times are at most, rates at least so.
+bool IsBound(const v1::PlanAdvice& plan);
+
+// What the marks of bounds stand for, and which terms are why; empty where no
+// plan is one.
+std::string RenderUpperBounds(const Style& style,
+                              const std::vector<const v1::PlanAdvice*>& plans);
+
 // What the marks stand for, once for each engine.
 std::string RenderCaveats(const Style& style,
                           const std::vector<const v1::PlanAdvice*>& plans);
 
 // How much worse (or better) `plan` is than `first`, by what was asked for:
-// "-3.1 %" tokens per second, or "+3.1 %" time per token.
+// "-3.1 %" tokens per second, or "+3.1 %" time per token or of communication.
 std::string VersusFirst(const Kind& kind, const v1::PlanAdvice& plan,
                         const v1::PlanAdvice& first);
 
 // GPUs, rate, times, interval and memory of plans, times in units that suit all
-// of them.
+// of them. Of communication alone there is no rate, as a step takes more.
 class PlanColumns {
  public:
   PlanColumns(const Kind& kind,

@@ -83,6 +83,7 @@ std::string RenderRanking(const v1::RecommendParallelismRequest& question,
       table.Add(std::move(row));
     }
     absl::StrAppend(&out, "\n", table.Render(style),
+                    RenderUpperBounds(style, plans),
                     RenderCaveats(style, plans));
     for (const v1::RankedNode* node : answered) {
       for (const std::string& miss : node->plan().misses()) {

@@ -32,7 +32,6 @@ constexpr size_t kGroupsShown = 4;   // of ruled-out or unanswered plans
 constexpr size_t kModesShown = 6;    // of one such group
 constexpr size_t kMissingShown = 2;  // measurements that a group waits for
 constexpr int kPlansExplained = 2;
-constexpr size_t kLabelColumns = 14;  // before what is said under a table
 constexpr absl::string_view kTie =
     "a tie (within 1 %), where fewer GPUs, then the simpler plan go first";
 constexpr absl::string_view kSweepTie =
@@ -58,33 +57,6 @@ std::string MeasuredShare(const v1::PlanAdvice& plan) {
     }
   }
   return total > 0 ? FormatPercent(measured / total) : "";
-}
-
-// Why intervals of `plans` have no lower end; empty where all have one.
-std::string RenderUpperBounds(const Style& style,
-                              const std::vector<const v1::PlanAdvice*>& plans) {
-  std::map<std::string, std::vector<std::string>> names;  // by note
-  for (const v1::PlanAdvice* plan : plans) {
-    for (const v1::Term& term : plan->terms()) {
-      if (!term.upper_bound()) continue;
-      std::vector<std::string>& of_note = names[Printable(term.note())];
-      std::string name = Printable(term.name());
-      if (std::find(of_note.begin(), of_note.end(), name) == of_note.end()) {
-        of_note.push_back(std::move(name));
-      }
-    }
-  }
-  std::string out;
-  std::string first = absl::StrCat(" ", AtMost(style));
-  first.append(kLabelColumns - static_cast<size_t>(DisplayWidth(first)), ' ');
-  for (const auto& [note, terms] : names) {
-    absl::StrAppend(
-        &out, Paragraph(style, first,
-                        absl::StrCat(absl::StrJoin(terms, ", "), ": ", note),
-                        Paint::kWarn));
-    first.assign(kLabelColumns, ' ');
-  }
-  return out;
 }
 
 std::string PlanTable(const v1::RecommendParallelismRequest& question,
@@ -121,7 +93,7 @@ std::string PlanTable(const v1::RecommendParallelismRequest& question,
     row.push_back({MeasuredShare(plan), Paint::kDim});
     constexpr int kBarColumns = 12;
     row.push_back(
-        {options.style.unicode
+        {options.style.unicode && !shared.kind().communication
              ? Bar(options.style, plan.output_tokens_per_second() / best,
                    kBarColumns)
              : "",
@@ -306,10 +278,10 @@ std::string RenderTerms(const v1::PlanAdvice& plan, const Style& style) {
                    [](const v1::Term* a, const v1::Term* b) {
                      return a->seconds() > b->seconds();
                    });
-  std::string head =
-      absl::StrCat(FormatSeconds(total), " a step, ",
-                   FormatPercent(total > 0 ? communication / total : 0),
-                   " of it communication");
+  std::string head = absl::StrCat(
+      IsBound(plan) ? AtMost(style) : "", FormatSeconds(total), " a step, ",
+      FormatPercent(total > 0 ? communication / total : 0),
+      " of it communication");
   std::string out = absl::StrCat(
       "\n ", Painted(style, Paint::kBold, Printable(plan.plan().mode())),
       Dot(style), Words(plan.engine()), Dot(style), head, "\n");
@@ -335,7 +307,8 @@ std::string RenderTerms(const v1::PlanAdvice& plan, const Style& style) {
     table.Add(
         {{Printable(term->name()),
           term->communication() ? Paint::kSeries0 : Paint::kNone},
-         {FormatSeconds(term->seconds())},
+         {absl::StrCat(term->upper_bound() ? AtMost(style) : "",
+                       FormatSeconds(term->seconds()))},
          {FormatPercent(total > 0 ? term->seconds() / total : 0)},
          {Bar(style, largest > 0 ? term->seconds() / largest : 0, kBarColumns),
           paint},
@@ -388,8 +361,10 @@ std::string RenderRecommendation(
     const v1::RecommendParallelismResponse& answer,
     const RenderOptions& options) {
   const Style& style = options.style;
-  int shown = options.explain ? answer.plans_size()
-                              : std::min(answer.plans_size(), kPlansShown);
+  // All that were asked for by number are shown.
+  const bool all = options.explain || question.has_max_plans();
+  int shown =
+      all ? answer.plans_size() : std::min(answer.plans_size(), kPlansShown);
   std::string out = Heading(
       style, answer.model().name(),
       DescribeLoad(question, FormatCount(question.workload().concurrency())));
@@ -521,7 +496,7 @@ std::string RenderSweep(const v1::RecommendParallelismRequest& question,
     shared.AddTo(style, first, Paint::kNone, &row);
     if (point.plans_size() > 1) {
       const v1::PlanAdvice& second = point.plans(1);
-      double margin = shared.kind().latency
+      double margin = shared.kind().by_time()
                           ? second.tpot_seconds() / first.tpot_seconds() - 1
                           : first.output_tokens_per_second() /
                                     second.output_tokens_per_second() -
@@ -532,7 +507,8 @@ std::string RenderSweep(const v1::RecommendParallelismRequest& question,
       std::string behind = Printable(second.plan().mode());
       if (engines) absl::StrAppend(&behind, " on ", Words(second.engine()));
       row.push_back({std::move(behind), Paint::kDim});
-      row.push_back({FormatPercent(margin), Paint::kDim});
+      row.push_back(
+          {std::isfinite(margin) ? FormatPercent(margin) : "", Paint::kDim});
     } else {
       row.push_back({});
       row.push_back({});

@@ -126,21 +126,22 @@ std::string DescribeLoad(const v1::RecommendParallelismRequest& question,
                                  named.size() == 1 ? "GPU " : "GPUs ",
                                  absl::StrJoin(named, ",")));
   }
-  if (question.cost_scope() == v1::COST_SCOPE_COMMUNICATION) {
-    parts.push_back("communication only");
-  }
+  const bool communication =
+      question.cost_scope() == v1::COST_SCOPE_COMMUNICATION;
+  if (communication) parts.push_back("communication only");
   switch (question.objective()) {
     case v1::OBJECTIVE_LATENCY:
       parts.push_back("least time per token");
       break;
     case v1::OBJECTIVE_THROUGHPUT_IN_LIMITS:
-      parts.push_back("most tokens/s within limits");
+      parts.push_back(communication ? "least of it within limits"
+                                    : "most tokens/s within limits");
       break;
     case v1::OBJECTIVE_UNSPECIFIED:
     case v1::OBJECTIVE_THROUGHPUT:
     case v1::Objective_INT_MIN_SENTINEL_DO_NOT_USE_:
     case v1::Objective_INT_MAX_SENTINEL_DO_NOT_USE_:
-      parts.push_back("most tokens/s");
+      parts.push_back(communication ? "least of it" : "most tokens/s");
       break;
   }
   if (question.limits().ignore_memory()) parts.push_back("memory ignored");

@@ -197,16 +197,74 @@ TEST(RenderRecommendation, AnUpperBoundHasNoLowerEndAndSaysWhy) {
   }
   std::string text =
       RenderRecommendation(SampleQuestion(), answer, Options(PipeStyle()));
-  EXPECT_TRUE(absl::StrContains(text, "5.18    <= 5.55  ")) << text;
   EXPECT_TRUE(absl::StrContains(
-      text, "\n <=           experts: a wider format stands in\n"))
+      text, ">= 12,345  <= 5.18    <= 5.55   <= 120   64.9 / 140"))
+      << text;
+  EXPECT_TRUE(absl::StrContains(
+      text,
+      "\n <= >=        times are at most, tok/s at least what is shown: parts "
+      "of a step are upper bounds\n"
+      "              experts: a wider format stands in\n"))
       << text;
   EXPECT_TRUE(absl::StrContains(text, "6.58-7.58"));
   EXPECT_TRUE(
       absl::StrContains(RenderRecommendation(SampleQuestion(), answer,
                                              Options(UncolouredStyle(120))),
-                        "\n ≤            experts: "));
+                        "\n ≤ ≥          times are at most, "));
+  // Plans without a bound are as they were.
+  EXPECT_TRUE(absl::StrContains(text, "   9,040     7.08  6.58-7.58 "));
   EXPECT_FALSE(absl::StrContains(Recommendation(PipeStyle()), "<="));
+  EXPECT_FALSE(absl::StrContains(Recommendation(PipeStyle()), ">="));
+
+  const std::string explained = RenderRecommendation(
+      SampleQuestion(), answer, Options(PipeStyle(), true));
+  EXPECT_TRUE(absl::StrContains(explained, " vllm, <= 5.18 ms a step, "));
+  EXPECT_TRUE(absl::StrContains(explained, "experts            <= 2.51 ms"))
+      << explained;
+}
+
+TEST(RenderSweep, AnUpperBoundIsMarkedAsInARecommendation) {
+  v1::SweepConcurrencyResponse answer = SampleSweep();
+  v1::PlanAdvice& plan = *answer.mutable_points(0)->mutable_plans(0);
+  plan.mutable_interval()->clear_tpot_low_seconds();
+  plan.mutable_interval()->set_tpot_high_seconds(plan.tpot_seconds());
+  const std::string text =
+      RenderSweep(SampleQuestion(), answer, Options(PipeStyle()));
+  EXPECT_TRUE(absl::StrContains(text, ">= "));
+  EXPECT_TRUE(absl::StrContains(text, "times are at most, tok/s at least"));
+}
+
+TEST(RenderRecommendation, CommunicationAloneHasATimeAndNoRate) {
+  v1::RecommendParallelismRequest question = SampleQuestion();
+  question.set_cost_scope(v1::COST_SCOPE_COMMUNICATION);
+  v1::RecommendParallelismResponse answer = SampleAnswer();
+  for (v1::PlanAdvice& plan : *answer.mutable_plans()) {
+    plan.clear_ttft_seconds();
+  }
+  const std::string text =
+      RenderRecommendation(question, answer, Options(PipeStyle()));
+  EXPECT_FALSE(absl::StrContains(text, "tok/s")) << text;
+  EXPECT_FALSE(absl::StrContains(text, "tokens/s"));
+  EXPECT_FALSE(absl::StrContains(text, "12,345"));
+  EXPECT_TRUE(absl::StrContains(text, "communication only, least of it"));
+  EXPECT_TRUE(absl::StrContains(text, "comm/step ms"));
+  // 5.92 ms against 5.18 ms.
+  EXPECT_TRUE(absl::StrContains(text, "+14 %"));
+  const std::string sweep =
+      RenderSweep(question, SampleSweep(), Options(PipeStyle()));
+  EXPECT_FALSE(absl::StrContains(sweep, "tok/s")) << sweep;
+  EXPECT_TRUE(absl::StrContains(sweep, "comm/step"));
+}
+
+TEST(RenderRecommendation, AsManyPlansAreShownAsWereAskedFor) {
+  v1::RecommendParallelismRequest question = SampleQuestion();
+  v1::RecommendParallelismResponse answer = SampleAnswer();
+  while (answer.plans_size() < 12) *answer.add_plans() = answer.plans(1);
+  question.set_max_plans(12);
+  const std::string text =
+      RenderRecommendation(question, answer, Options(PipeStyle()));
+  EXPECT_TRUE(absl::StrContains(text, "\n 12  TP2"));
+  EXPECT_FALSE(absl::StrContains(text, " more (--explain"));
 }
 
 TEST(RenderRecommendation, SaysFromWhereOnNoPlanFits) {
