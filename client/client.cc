@@ -8,11 +8,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "client/command/command.h"
 #include "client/local_service.h"
 #include "client/remote_service.h"
-#include "client/render/text.h"
 #include "server/base/status_macros.h"
 
 namespace fabricwise {
@@ -56,14 +54,6 @@ std::string UnknownCommand(const CLI::App& app,
     }
   }
   return "";
-}
-
-// An error as one line that is safe on any terminal.
-std::string ErrorLine(absl::string_view message) {
-  return absl::StrCat(
-      "fabricwise: ",
-      Printable(absl::StrReplaceAll(message, {{"\r", ""}, {"\n", "; "}})),
-      "\n");
 }
 
 }  // namespace
@@ -113,11 +103,13 @@ ExitCode RunCommand(std::vector<std::string> arguments,
   AddDoctorCommand(app, session);
   app.footer(
       "Exit codes: 0 answered, 1 refused, 2 unreachable, 3 not answerable, "
-      "4 output not written.\n"
+      "4 output not written,\n"
+      "5 no plan meets the limits, with --fail-on-miss (without it 0, and a "
+      "line on stderr says so).\n"
       "`fabricwise COMMAND --help` tells a command's flags.");
 
   if (std::string odd = UnknownCommand(app, arguments); !odd.empty()) {
-    *environment.err << ErrorLine(odd);
+    session.Warn(odd);
     return kRefused;
   }
   // CLI11 takes arguments last first.
@@ -128,14 +120,12 @@ ExitCode RunCommand(std::vector<std::string> arguments,
     app.exit(success, *environment.out, *environment.err);
     return kAnswered;
   } catch (const CLI::Error& error) {
-    *environment.err << ErrorLine(
-        absl::StrCat(error.what(), " (--help tells more)"));
+    session.Warn(absl::StrCat(error.what(), " (--help tells more)"));
     return kRefused;
   }
   absl::Status status = session.action();
-  if (!status.ok()) {
-    *environment.err << ErrorLine(std::string(status.message()));
-  }
+  if (!status.ok()) session.Warn(status.message());
+  if (status.ok() && session.missed) return kMissed;
   return ExitCodeOf(status);
 }
 
@@ -145,8 +135,10 @@ int RunClient(std::vector<std::string> arguments,
               const ClientEnvironment& environment) {
   const ExitCode code = RunCommand(std::move(arguments), environment);
   environment.out->flush();
-  if (environment.out->good() || code != kAnswered) return code;
-  *environment.err << ErrorLine("the output cannot be written");
+  if (environment.out->good() || (code != kAnswered && code != kMissed)) {
+    return code;
+  }
+  *environment.err << "fabricwise: the output cannot be written\n";
   return kNotWritten;
 }
 

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "client/render/style.h"
 #include "client/service.h"
 #include "server/base/clock.h"
@@ -25,6 +26,7 @@ enum ExitCode {
   kUnreachable = 2,    // no daemon, or it did not answer in time
   kNotAnswerable = 3,  // no grounds: something would have to be measured
   kNotWritten = 4,     // the output took less than was to be written
+  kMissed = 5,         // no plan meets the limits, with --fail-on-miss
 };
 
 ExitCode ExitCodeOf(const absl::Status& status);
@@ -36,10 +38,12 @@ struct ClientEnvironment {
   const Clock* clock = nullptr;
   std::function<absl::StatusOr<std::unique_ptr<Service>>(const ServiceAddress&)>
       connect;
+  std::function<void(absl::Duration)> sleep;
 };
 
 // Runs one command. `arguments` exclude the program's name. Everything asked
-// for goes to `out`; an error is one line on `err`.
+// for goes to `out`; an error, or what to know of an answer, is one line on
+// `err`.
 int RunClient(std::vector<std::string> arguments,
               const ClientEnvironment& environment);
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
+#include "absl/time/clock.h"
 #include "client/client.h"
 
 namespace {
@@ -50,6 +51,7 @@ int main(int argc, char** argv) {
   environment.terminal = FindTerminal();
   environment.clock = fabricwise::Clock::Real();
   environment.connect = fabricwise::Connect;
+  environment.sleep = absl::SleepFor;
   return fabricwise::RunClient(std::vector<std::string>(argv + 1, argv + argc),
                                environment);
 }

@@ -100,6 +100,9 @@ class RemoteService final : public Service {
     arguments.SetMaxReceiveMessageSize(kMostMessageBytes);
     // A proxy in the environment is for the Internet, not for a node.
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+    // A daemon that is back is not to wait for the back-off of a former
+    // channel.
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     auto channel = grpc::CreateCustomChannel(target_, credentials, arguments);
     advisor_ = v1::ParallelismAdvisor::NewStub(channel);
     profiler_ = v1::NodeProfiler::NewStub(channel);

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/command/command.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "client/json.h"
+#include "client/render/text.h"
 
 namespace fabricwise {
 namespace {
@@ -50,6 +53,13 @@ CLI::Option* AddParsed(CLI::App& app, const std::string& name,
 }
 
 }  // namespace
+
+void Session::Warn(absl::string_view message) const {
+  *environment.err << "fabricwise: "
+                   << Printable(absl::StrReplaceAll(message,
+                                                    {{"\r", ""}, {"\n", "; "}}))
+                   << "\n";
+}
 
 template <>
 CLI::Option* AddNumber(CLI::App& app, const std::string& name,
@@ -162,6 +172,20 @@ void AddFormat(CLI::App& app, Format* format,
          },
          "How to print the answer (default table)")
       ->type_name(type);
+}
+
+void AddFailOnMiss(CLI::App& app, bool* fail) {
+  app.add_flag("--fail-on-miss", *fail,
+               "Exit code 5 where no plan meets --ttft-ms and --tpot-ms; "
+               "without it that is said on stderr alone");
+}
+
+std::string MissedLimits(const v1::PlanAdvice& plan) {
+  std::vector<std::string> missed;
+  for (const std::string& miss : plan.misses()) {
+    if (!absl::StartsWith(miss, "memory: ")) missed.push_back(miss);
+  }
+  return absl::StrJoin(missed, "; ");
 }
 
 absl::Status WriteJson(const google::protobuf::Message& message,

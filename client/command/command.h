@@ -17,6 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "client/client.h"
 #include "client/render/recommend.h"
+#include "fabricwise/v1/advisor.pb.h"
 #include "google/protobuf/message.h"
 
 namespace fabricwise {
@@ -26,8 +27,11 @@ struct Session {
   const ClientEnvironment& environment;
   StyleChoice style_choice = StyleChoice::kAuto;
   std::function<absl::Status()> action;
+  bool missed = false;  // whether the exit code is to say so
 
   std::ostream& out() const { return *environment.out; }
+  // One line on stderr, safe on any terminal.
+  void Warn(absl::string_view message) const;
   RenderOptions render_options(bool explain = false) const {
     return {StyleFor(environment.terminal, style_choice),
             environment.clock->Now(), explain};
@@ -74,6 +78,13 @@ void AddConnection(CLI::App& app, ServiceAddress* address);
 enum class Format { kTable, kJson, kFlags, kCsv };
 void AddFormat(CLI::App& app, Format* format,
                const std::vector<Format>& allowed);
+
+// --fail-on-miss.
+void AddFailOnMiss(CLI::App& app, bool* fail);
+
+// What of its limits on times a plan misses, in words; memory, which a question
+// can ignore, is none. Empty: it meets them.
+std::string MissedLimits(const v1::PlanAdvice& plan);
 
 // Writes `message` as JSON to `out`.
 absl::Status WriteJson(const google::protobuf::Message& message,

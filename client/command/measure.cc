@@ -98,6 +98,11 @@ void AddMeasureCommand(CLI::App& app, Session& session) {
   AddNumber(*command, "--budget-s", &flags->budget_s,
             "Longest time for the run, 1 to 3600");
   AddFormat(*command, &flags->format, {Format::kTable, Format::kJson});
+  command->footer(
+      "With --format json each message is one line. Ctrl-C ends the run.\n\n"
+      "Examples:\n"
+      "  fabricwise measure\n"
+      "  fabricwise measure --full --key all_reduce/ --key all_to_all/");
   command->callback([flags, &session] {
     session.action = [flags, &session] { return Run(*flags, session); };
   });

@@ -13,6 +13,7 @@
 #include "client/file.h"
 #include "client/model.h"
 #include "server/base/status_macros.h"
+#include "server/domain/workload.h"
 
 namespace fabricwise {
 namespace {
@@ -81,8 +82,9 @@ CLI::Option* AddNumbers(CLI::App& app, const std::string& name,
 void AddModelFlags(CLI::App& app, std::string* model, std::string* config) {
   CLI::Option* preset =
       app.add_option("--model", *model,
-                     "Model by name; `fabricwise models list` has them all")
-          ->type_name("PRESET")
+                     "Model by name or repository on Hugging Face; `fabricwise "
+                     "models list` has them all")
+          ->type_name("NAME")
           ->group(kQuestionGroup);
   app.add_option("--config", *config, "Model by its Hugging Face config.json")
       ->type_name("FILE")
@@ -167,11 +169,20 @@ void AddQuestionFlags(CLI::App& app, QuestionFlags* flags) {
       ->group(kPreferenceGroup);
 }
 
-CLI::Option* AddConcurrency(CLI::App& app, std::vector<int64_t>* concurrency) {
+CLI::Option* AddMaxPlans(CLI::App& app, QuestionFlags* flags) {
+  return AddNumber(app, "--max-plans", &flags->max_plans,
+                   "Show at most this many plans, 1 to 1000 (default 8); all "
+                   "are ranked")
+      ->group(kPreferenceGroup);
+}
+
+CLI::Option* AddConcurrency(CLI::App& app, std::vector<int64_t>* concurrency,
+                            bool several) {
   return AddNumbers(app, "--concurrency", concurrency,
                     "numbers from 1 to 1000000",
-                    "Sequences in flight on the node; several: 1,8,64")
-      ->type_name("N[,N...]")
+                    several ? "Sequences in flight on the node; several: 1,8,64"
+                            : "Sequences in flight on the node")
+      ->type_name(several ? "N[,N...]" : "N")
       ->group(kQuestionGroup);
 }
 
@@ -242,6 +253,14 @@ absl::StatusOr<v1::RecommendParallelismRequest> ToRequest(
     }
   }
   request.set_current_plan(flags.current_mode);
+  if (flags.max_plans) {
+    // The field is narrower than what the flag can say.
+    if (*flags.max_plans < 1 || *flags.max_plans > kMaxPlans) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--max-plans is ", *flags.max_plans, "; allowed: 1 to ", kMaxPlans));
+    }
+    request.set_max_plans(static_cast<int32_t>(*flags.max_plans));
+  }
   if (flags.host_us) {
     request.set_host_seconds_per_step(*flags.host_us * kMicrosecond);
   }

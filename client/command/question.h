@@ -26,14 +26,20 @@ struct QuestionFlags {
   int phase = 0, engine = 0, objective = 0, scope = 0;  // of the proto's enums
   bool ignore_memory = false;
   std::string current_mode;
+  std::optional<int64_t> max_plans;
 };
 
 // `flags` must outlive the parsing of `app`.
 void AddModelFlags(CLI::App& app, std::string* model, std::string* config);
 void AddQuestionFlags(CLI::App& app, QuestionFlags* flags);
 
-// --concurrency: whole numbers with commas between them.
-CLI::Option* AddConcurrency(CLI::App& app, std::vector<int64_t>* concurrency);
+// --max-plans, for answers about one concurrency.
+CLI::Option* AddMaxPlans(CLI::App& app, QuestionFlags* flags);
+
+// --concurrency: whole numbers with commas between them; the help of a command
+// that compares at one alone says so by `several` false.
+CLI::Option* AddConcurrency(CLI::App& app, std::vector<int64_t>* concurrency,
+                            bool several);
 
 // The request without a concurrency. INVALID_ARGUMENT or NOT_FOUND: neither or
 // both of --model and --config, a config that cannot be read, a count that the

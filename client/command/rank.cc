@@ -29,6 +29,7 @@ struct Flags {
   QuestionFlags question;
   std::vector<int64_t> concurrency;
   Format format = Format::kTable;
+  bool fail_on_miss = false;
 };
 
 // A node's answer, and the model as it understood it.
@@ -124,7 +125,7 @@ Answer Ask(const ServiceAddress& address,
   return answer;
 }
 
-absl::Status Run(const Flags& flags, const Session& session) {
+absl::Status Run(const Flags& flags, Session& session) {
   ASSIGN_OR_RETURN(v1::RecommendParallelismRequest request,
                    ToRequest(flags.question));
   if (flags.concurrency.size() != 1) {
@@ -171,6 +172,17 @@ absl::Status Run(const Flags& flags, const Session& session) {
   const QuestionFlags& asked = flags.question;
   if (model.empty()) model = asked.model.empty() ? asked.config : asked.model;
   SortNodes(request, &ranking);
+  // Those that miss a limit stand behind all that do not.
+  if (answered) {
+    const v1::RankedNode& first = ranking.nodes(0);
+    const std::string missed = MissedLimits(first.plan());
+    if (!missed.empty()) {
+      session.Warn(absl::StrCat("no node meets the limits; the first, ",
+                                first.target(), " with ",
+                                first.plan().plan().mode(), ": ", missed));
+      session.missed = flags.fail_on_miss;
+    }
+  }
   if (flags.format == Format::kJson) {
     RETURN_IF_ERROR(WriteJson(ranking, session.out()));
   } else {
@@ -199,8 +211,9 @@ void AddRankCommand(CLI::App& app, Session& session) {
       ->type_name("FILE|NAME,...");
   AddConnection(*command, &flags->address);
   AddQuestionFlags(*command, &flags->question);
-  AddConcurrency(*command, &flags->concurrency)->required();
+  AddConcurrency(*command, &flags->concurrency, false)->required();
   AddFormat(*command, &flags->format, {Format::kTable, Format::kJson});
+  AddFailOnMiss(*command, &flags->fail_on_miss);
   command->footer(
       "Examples:\n"
       "  fabricwise rank --targets dns:///fabricwise.fabricwise:7410 "

@@ -23,14 +23,23 @@ struct Flags {
   std::vector<int64_t> concurrency;
   Format format = Format::kTable;
   bool explain = false;
+  bool fail_on_miss = false;
 };
 
-absl::Status Run(const Flags& flags, const Session& session) {
+absl::Status Run(const Flags& flags, Session& session) {
   ASSIGN_OR_RETURN(v1::RecommendParallelismRequest request,
                    ToRequest(flags.question));
   if (flags.concurrency.size() > 1) {
-    return RunSweep(flags.address, request, flags.concurrency, flags.format,
-                    flags.explain, session);
+    if (flags.question.max_plans) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--max-plans is given with ", flags.concurrency.size(),
+          " values of --concurrency; allowed: one, as several show the best "
+          "plan of each"));
+    }
+    return RunSweep(
+        flags.address,
+        {request, flags.concurrency, flags.explain, flags.fail_on_miss},
+        flags.format, session);
   }
   request.mutable_workload()->set_concurrency(flags.concurrency.at(0));
   ASSIGN_OR_RETURN(std::unique_ptr<Service> service,
@@ -38,6 +47,15 @@ absl::Status Run(const Flags& flags, const Session& session) {
   absl::StatusOr<v1::RecommendParallelismResponse> answer =
       service->Recommend(request);
   if (!answer.ok()) return NameTheFlag(answer.status());
+  // Plans that miss a limit stand behind all that do not.
+  if (!answer->plans().empty()) {
+    const v1::PlanAdvice& first = answer->plans(0);
+    if (const std::string missed = MissedLimits(first); !missed.empty()) {
+      session.Warn(absl::StrCat("no plan meets the limits; the first, ",
+                                first.plan().mode(), ": ", missed));
+      session.missed = flags.fail_on_miss;
+    }
+  }
   switch (flags.format) {
     case Format::kJson:
       return WriteJson(*answer, session.out());
@@ -66,12 +84,14 @@ void AddRecommendCommand(CLI::App& app, Session& session) {
   auto flags = std::make_shared<Flags>();
   AddAddress(*command, &flags->address, Reach::kEither);
   AddQuestionFlags(*command, &flags->question);
-  AddConcurrency(*command, &flags->concurrency)->required();
+  AddMaxPlans(*command, &flags->question);
+  AddConcurrency(*command, &flags->concurrency, true)->required();
   AddFormat(*command, &flags->format,
             {Format::kTable, Format::kJson, Format::kFlags});
   command->add_flag("--explain", flags->explain,
                     "Also print what each step's time is made of, and all "
                     "plans that are ruled out");
+  AddFailOnMiss(*command, &flags->fail_on_miss);
   command->footer(
       "Examples:\n"
       "  fabricwise recommend --model Qwen3-30B-A3B --concurrency 64\n"

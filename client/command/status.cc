@@ -39,10 +39,11 @@ absl::Status Run(const Flags& flags, const Session& session) {
 
 void AddStatusCommand(CLI::App& app, Session& session) {
   CLI::App* command = app.add_subcommand(
-      "status", "How the daemon is; exit code 3 while it cannot advise");
+      "status", "How the daemon is, and what it advises from");
   auto flags = std::make_shared<Flags>();
   AddAddress(*command, &flags->address, Reach::kDaemon);
   AddFormat(*command, &flags->format, {Format::kTable, Format::kJson});
+  command->footer("Exit code 3 while it cannot advise.");
   command->callback([flags, &session] {
     session.action = [flags, &session] { return Run(*flags, session); };
   });

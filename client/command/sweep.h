@@ -12,11 +12,15 @@
 
 namespace fabricwise {
 
-// Asks `question` at each of `concurrencies` (none: the default ones) and
-// prints the answer.
-absl::Status RunSweep(const ServiceAddress& address,
-                      const v1::RecommendParallelismRequest& question,
-                      const std::vector<int64_t>& concurrencies, Format format,
-                      bool explain, const Session& session);
+struct SweepQuestion {
+  v1::RecommendParallelismRequest question;
+  std::vector<int64_t> concurrencies;  // none: the default ones
+  bool explain = false;
+  bool fail_on_miss = false;
+};
+
+// Asks `asked` at each of its concurrencies and prints the answer.
+absl::Status RunSweep(const ServiceAddress& address, const SweepQuestion& asked,
+                      Format format, Session& session);
 
 }  // namespace fabricwise

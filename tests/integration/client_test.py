@@ -44,6 +44,10 @@ class Daemon:
     self.flags = flags
 
   def __enter__(self):
+    self.start()
+    return self
+
+  def start(self):
     self.process = subprocess.Popen(
         [DAEMON, "--listen", f"unix:{self.socket}", "--metrics-listen", "none",
          "--database", str(pathlib.Path(self.folder.name, "store.db")),
@@ -54,12 +58,14 @@ class Daemon:
         self.__exit__()
         raise AssertionError("the daemon did not come up")
       time.sleep(0.05)
-    return self
 
-  def __exit__(self, *_):
+  def stop(self):
     if self.process.poll() is None:
       self.process.send_signal(signal.SIGTERM)
       self.process.wait(LONG_S)
+
+  def __exit__(self, *_):
+    self.stop()
     self.folder.cleanup()
 
 
@@ -120,6 +126,75 @@ class WithProfile(unittest.TestCase):
     self.assertEqual((remote.returncode, remote.stderr),
                      (1, local.stderr))
     self.assertIn("nearest", remote.stderr)
+
+  def test_a_repository_is_as_good_as_a_name(self):
+    by_name = self.assert_same_json("recommend", *QUESTION, "--concurrency",
+                                    "8", "--max-plans", "2")
+    self.assertEqual(len(by_name["plans"]), 2)
+    question = ["qwen/qwen3-30b-a3b" if word == "Qwen3-30B-A3B" else word
+                for word in QUESTION]
+    self.assertEqual(by_name, self.assert_same_json(
+        "recommend", *question, "--concurrency", "8", "--max-plans", "2"))
+    for answer in self.both("recommend", "--model",
+                            "meta-llama/Llama-3.1-8B-Instruct", "--engine",
+                            "vllm", "--concurrency", "8", "--format", "flags"):
+      self.assertEqual((answer.returncode, answer.stderr), (0, ""))
+      self.assertIn(" vllm serve meta-llama/Llama-3.1-8B-Instruct ",
+                    answer.stdout)
+    for answer in self.both("recommend", "--model",
+                            "meta-llama/Llama-3.1-8B-Instruct-FP8",
+                            "--concurrency", "8"):
+      self.assertEqual(answer.returncode, 1)
+      self.assertIn("nearest: Llama-3.1-8B, ", answer.stderr)
+      self.assertIn("config.json", answer.stderr)
+
+  def test_limits_that_are_missed_are_told(self):
+    asked = ["recommend", "--model", "Qwen3-8B", "--concurrency", "64",
+             "--objective", "slo", "--tpot-ms"]
+    for answer in self.both(*asked, "0.001"):
+      self.assertEqual(answer.returncode, 0)
+      self.assertRegex(answer.stderr,
+                       r"\Afabricwise: no plan meets the limits; the first, \S+:"
+                       r" TPOT [0-9.]+ ms is over the limit of 0.00 ms\n\Z")
+      self.assertIn("Qwen3-8B", answer.stdout)
+    for answer in self.both(*asked, "0.001", "--fail-on-miss"):
+      self.assertEqual(answer.returncode, 5)
+    for answer in self.both(*asked, "10000", "--fail-on-miss"):
+      self.assertEqual((answer.returncode, answer.stderr), (0, ""))
+    ranked = run("rank", "--profiles", "h200x2-p2p,h200x2-shm", *asked[1:],
+                 "0.001", "--fail-on-miss")
+    self.assertEqual(ranked.returncode, 5)
+    self.assertIn("fabricwise: no node meets the limits; the first, ",
+                  ranked.stderr)
+
+  def test_upper_bounds_are_marked_alike_in_table_and_json(self):
+    asked = ["--profile", "h200x2-shm-worker", "--model",
+             "Qwen3-235B-A22B-FP8", "--ignore-memory", "--engine", "vllm",
+             "--concurrency", "64"]
+    answer = json.loads(run("recommend", *asked, "--format", "json").stdout)
+    for plan in answer["plans"]:
+      self.assertNotIn("tpot_low_seconds", plan["interval"])
+      self.assertTrue(any(term["upper_bound"] for term in plan["terms"]))
+    rank = ["rank", "--profiles", *asked[1:]]
+    for command in (["recommend", *asked], ["sweep", *asked], rank):
+      table = run(*command).stdout
+      self.assertRegex(table, r"\b2  >= [0-9.,]+  <= [0-9.]+  +<= [0-9.]+ ")
+      self.assertIn("\n <= >=        times are at most, tok/s at least ", table)
+
+  def test_communication_has_a_time_and_no_rate(self):
+    for command in ("recommend", "sweep"):
+      table = run(command, *QUESTION, "--concurrency", "8", "--scope",
+                  "communication", "--profile", PROFILE).stdout
+      self.assertIn("comm/step ", table)
+      self.assertNotIn("tok/s", table)
+
+  def test_a_profile_keeps_its_number_of_gpus(self):
+    taken = run("profile", "import", "deploy/profiles/h200x2-p2p-worker.json",
+                "--gpus", "8", "--name", "x", "--out", "-")
+    self.assertEqual((taken.returncode, taken.stdout), (1, ""))
+    self.assertEqual(taken.stderr,
+                     "fabricwise: --gpus is 8; allowed: 2, those of "
+                     "h200x2-p2p-worker.json\n")
 
   def test_watch_answers_at_once(self):
     watched = run("watch", *QUESTION, "--concurrency", "8", "--count", "1",
@@ -194,6 +269,23 @@ class WithoutProfile(unittest.TestCase):
       self.assertEqual(
           run("profile", "export", "--target", daemon.target).stdout,
           run("profile", "export", "--profile", PROFILE).stdout)
+
+  def test_watch_goes_on_after_the_daemon_has_restarted(self):
+    with Daemon("--profile", PROFILE) as daemon:
+      with subprocess.Popen(
+          [CLIENT, "watch", *QUESTION, "--concurrency", "8", "--count", "2",
+           "--format", "json", "--target", daemon.target],
+          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+          stderr=subprocess.PIPE, text=True) as watch:
+        first = json.loads(watch.stdout.readline())
+        daemon.stop()
+        self.assertIn("lost the daemon, trying for 10m to reach it again: ",
+                      watch.stderr.readline())
+        daemon.start()
+        out, err = watch.communicate(timeout=LONG_S)
+        self.assertEqual((watch.returncode, err),
+                         (0, "fabricwise: connected again\n"))
+        self.assertEqual(json.loads(out), first)
 
   def test_no_daemon_is_exit_code_2(self):
     asked = run("recommend", *QUESTION, "--concurrency", "8", "--target",

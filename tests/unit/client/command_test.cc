@@ -42,7 +42,16 @@ struct Script {
   absl::Status diagnosis_failure;
   std::string note;
   ServiceAddress address;
+  bool misses = false;   // whether every plan misses limits
+  int watches = 0;       // begun
+  int dead_watches = 0;  // after the first, such as find nobody
+  std::vector<absl::Duration> slept;
 };
+
+void AddMisses(v1::PlanAdvice* plan) {
+  plan->add_misses("TPOT 5.18 ms is over the limit of 2.00 ms");
+  plan->add_misses("memory: needs more");
+}
 
 class ScriptedService final : public Service {
  public:
@@ -51,12 +60,21 @@ class ScriptedService final : public Service {
   absl::StatusOr<v1::RecommendParallelismResponse> Recommend(
       const v1::RecommendParallelismRequest& request) override {
     script_->recommend = request;
-    return Or(SampleAnswer());
+    v1::RecommendParallelismResponse answer = SampleAnswer();
+    if (script_->misses) {
+      for (auto& plan : *answer.mutable_plans()) AddMisses(&plan);
+    }
+    return Or(answer);
   }
   absl::StatusOr<v1::SweepConcurrencyResponse> Sweep(
       const v1::SweepConcurrencyRequest& request) override {
     script_->sweep = request;
-    return Or(SampleSweep());
+    v1::SweepConcurrencyResponse answer = SampleSweep();
+    if (script_->misses) {
+      AddMisses(answer.mutable_points(1)->mutable_plans(0));
+      AddMisses(answer.mutable_points(3)->mutable_plans(0));
+    }
+    return Or(answer);
   }
   absl::StatusOr<v1::NodeProfile> GetProfile(v1::ProfileView view) override {
     v1::NodeProfile profile = SampleProfile();
@@ -68,6 +86,8 @@ class ScriptedService final : public Service {
       const std::function<bool(const v1::WatchRecommendationResponse&)>& each)
       override {
     script_->watch = request;
+    if (++script_->watches > 1 && script_->watches <= 1 + script_->dead_watches)
+      return absl::UnavailableError("cannot reach it");
     v1::WatchRecommendationResponse response;
     *response.mutable_answer() = SampleAnswer();
     for (const char* reason : {"first answer", "new grounds", "new grounds"}) {
@@ -132,6 +152,9 @@ class CommandTest : public ::testing::Test {
       script_.address = address;
       return std::make_unique<ScriptedService>(&script_);
     };
+    environment.sleep = [this](absl::Duration time) {
+      script_.slept.push_back(time);
+    };
     int code = RunClient(std::move(arguments), environment);
     return {code, out.str(), err.str()};
   }
@@ -190,6 +213,8 @@ TEST_F(CommandTest, RecommendAsksWhatTheFlagsSay) {
                        "0.8",
                        "--host-us",
                        "50",
+                       "--max-plans",
+                       "1000",
                        "--deadline-ms",
                        "1234",
                        "--target",
@@ -209,7 +234,7 @@ TEST_F(CommandTest, RecommendAsksWhatTheFlagsSay) {
                       "plan_options": ["PLAN_OPTION_FP8_DISPATCH",
                         "PLAN_OPTION_TWO_BATCH_OVERLAP"],
                       "objective": "OBJECTIVE_THROUGHPUT_IN_LIMITS",
-                      "current_plan": "TP8",
+                      "current_plan": "TP8", "max_plans": 1000,
                       "cost_scope": "COST_SCOPE_COMMUNICATION"})",
                   &expected)
                   .ok());
@@ -251,6 +276,7 @@ TEST_F(CommandTest, WhatIsNotSaidIsLeftToTheServer) {
                load.has_context_tokens() || load.has_routing_skew());
   EXPECT_FALSE(script_.recommend.has_gpus());
   EXPECT_FALSE(script_.recommend.has_host_seconds_per_step());
+  EXPECT_FALSE(script_.recommend.has_max_plans());
   EXPECT_EQ(script_.recommend.engine(), v1::ENGINE_UNSPECIFIED);
   EXPECT_EQ(script_.address.target, "");
 }
@@ -337,6 +363,13 @@ TEST_F(CommandTest, BadFlagsAreRefusedByNameValueAndWhatIsAllowed) {
                 "--gpu-indices has -1; allowed: 0 to");
   ExpectRefused(with({"--concurrency", "1", "--plan-options", "tbo,sbo"}),
                 "--plan-options: \"sbo\"; allowed: tbo, fp8d");
+  for (const std::string odd : {"0", "1001", "4294967297"}) {
+    ExpectRefused(with({"--concurrency", "1", "--max-plans", odd}),
+                  "--max-plans is " + odd + "; allowed: 1 to 1000");
+  }
+  ExpectRefused(with({"--concurrency", "1,8", "--max-plans", "2"}),
+                "--max-plans is given with 2 values of --concurrency; allowed: "
+                "one, as several show the best plan of each");
   ExpectRefused(with({"--concurrency", "1", "--deadline-ms", "0"}),
                 "--deadline-ms: \"0\"; allowed: 1 to 3600000");
   ExpectRefused(
@@ -385,6 +418,33 @@ TEST_F(CommandTest, ExitCodesTellRefusedUnreachableAndNotAnswerableApart) {
   EXPECT_EQ(code(absl::DeadlineExceededError("x")), 2);
   EXPECT_EQ(code(absl::InternalError("x")), 2);
   EXPECT_EQ(code(absl::FailedPreconditionError("x")), 3);
+}
+
+// An answer that misses the limits is one all the same: a script that must
+// know asks for another exit code.
+TEST_F(CommandTest, LimitsThatNoPlanMeetsAreSaidOnStderr) {
+  const std::vector<std::string> recommend = {"recommend", "--model", "m",
+                                              "--concurrency", "64"};
+  EXPECT_EQ(Run(recommend).err, "");
+  auto failing = recommend;
+  failing.push_back("--fail-on-miss");
+  EXPECT_EQ(Run(failing).code, kAnswered);
+  script_.misses = true;
+  const Result told = Run(recommend);
+  EXPECT_EQ(told.code, kAnswered);
+  EXPECT_EQ(told.err,
+            "fabricwise: no plan meets the limits; the first, 2xTP1: TPOT 5.18 "
+            "ms is over the limit of 2.00 ms\n");
+  const Result failed = Run(failing);
+  EXPECT_EQ(failed.code, kMissed);
+  EXPECT_EQ(failed.err, told.err);
+  EXPECT_EQ(failed.out, told.out);
+
+  const Result sweep = Run({"sweep", "--model", "m", "--fail-on-miss"});
+  EXPECT_EQ(sweep.code, kMissed);
+  EXPECT_THAT(sweep.err,
+              StartsWith("fabricwise: no plan meets the limits at concurrency "
+                         "2, 8; "));
 }
 
 TEST_F(CommandTest, AnErrorIsOneHarmlessLine) {
@@ -465,10 +525,49 @@ TEST_F(CommandTest, WatchPrintsEachAnswerUntilItsCount) {
   EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 2);
   EXPECT_EQ(script_.watch.question().workload().concurrency(), 8);
 
-  script_.failure = absl::UnavailableError("the daemon is stopping");
+  script_.failure = absl::InternalError("broken");
   result = Run({"watch", "--model", "m", "--concurrency", "8"});
   EXPECT_EQ(result.code, kUnreachable);
   EXPECT_THAT(result.out, HasSubstr("first answer"));
+  EXPECT_THAT(script_.slept, ::testing::IsEmpty());
+}
+
+TEST_F(CommandTest, WatchWaitsForADaemonThatRestarts) {
+  script_.failure = absl::UnavailableError("the daemon is stopping");
+  script_.dead_watches = 6;
+  const Result result = Run({"watch", "--model", "m", "--concurrency", "8",
+                             "--count", "6", "--format", "json"});
+  EXPECT_EQ(result.code, kAnswered);
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 6);
+  EXPECT_EQ(result.err,
+            "fabricwise: lost the daemon, trying for 10m to reach it again: "
+            "the daemon is stopping\n"
+            "fabricwise: connected again\n");
+  std::vector<absl::Duration> waits;
+  for (const int seconds : {1, 2, 4, 8, 16, 30, 30}) {
+    waits.push_back(absl::Seconds(seconds));
+  }
+  EXPECT_EQ(script_.slept, waits);
+}
+
+TEST_F(CommandTest, WatchGivesUpOnADaemonThatStaysAway) {
+  script_.failure = absl::UnavailableError("the daemon is stopping");
+  script_.dead_watches = 1'000'000;
+  const Result result = Run({"watch", "--model", "m", "--concurrency", "8"});
+  EXPECT_EQ(result.code, kUnreachable);
+  EXPECT_THAT(result.err, ::testing::EndsWith("fabricwise: cannot reach it\n"));
+  absl::Duration waited;
+  for (const absl::Duration wait : script_.slept) waited += wait;
+  EXPECT_GE(waited, absl::Minutes(10));
+  EXPECT_LT(waited, absl::Minutes(11));
+}
+
+TEST_F(CommandTest, WatchDoesNotWaitForADaemonThatNeverAnswered) {
+  script_.watches = 1;
+  script_.dead_watches = 1'000'000;
+  EXPECT_EQ(Run({"watch", "--model", "m", "--concurrency", "8"}).code,
+            kUnreachable);
+  EXPECT_THAT(script_.slept, ::testing::IsEmpty());
 }
 
 TEST_F(CommandTest, MeasureShowsProgressAndTheServersRefusal) {
