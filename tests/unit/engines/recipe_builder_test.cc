@@ -13,7 +13,6 @@
 namespace fabricwise {
 namespace {
 
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using enum CollectiveOp;

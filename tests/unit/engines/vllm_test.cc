@@ -397,6 +397,12 @@ std::vector<ModeRow> ModeRows() {
        {"94 x all_gather n8 8256 stage", "94 x reduce_scatter n8 8192 stage",
         "94 x reduce_scatter n4 8192 rank", "94 x all_gather n4 8192 rank",
         "1 x all_reduce n4 8192 rank", "1 x all_gather n4 303872 output"}},
+      {"the same by FlashInfer",
+       "Qwen3-235B-A22B",
+       "DP2xTP4+EP8:flashinfer",
+       {"94 x all_gather n8 8256 stage", "94 x reduce_scatter n8 8192 stage",
+        "94 x reduce_scatter n4 8192 rank", "94 x all_gather n4 8192 rank",
+        "1 x all_reduce n4 8192 rank", "1 x all_gather n4 303872 output"}},
       {"the same with stages, of DeepSeek's kind: not sequence-parallel",
        "Kimi-K2.5",
        "PP2xDP2xTP2+EP4",
@@ -693,22 +699,30 @@ TEST(Vllm, SizesItsStepsByTheMemoryOfTheGpu) {
   struct Row {
     const char* name;
     int64_t gib;
-    int64_t chunk_tokens;
+    int64_t chunk_tokens, sequences;
   };
   constexpr Row kRows[] = {
-      {"NVIDIA B200", 178, 16384},
-      {"NVIDIA H200", 140, 8192},
-      {"NVIDIA H100 80GB HBM3", 79, 8192},
-      {"NVIDIA A100-SXM4-80GB", 79, 2048},
-      {"NVIDIA RTX PRO 6000", 95, 8192},
-      {"NVIDIA L40S", 44, 2048},
-      {"not said", 0, 2048},
+      {"NVIDIA B200", 178, 16384, 1024},
+      {"NVIDIA H200", 140, 8192, 1024},
+      {"NVIDIA H100 80GB HBM3", 79, 8192, 1024},
+      {"NVIDIA A100-SXM4-80GB", 79, 2048, 256},
+      {"NVIDIA RTX PRO 6000", 95, 8192, 1024},
+      {"NVIDIA L40S", 44, 2048, 256},
+      {"not said", 0, 2048, 256},
   };
   const ModelShape& kimi = Preset("Kimi-K2.5");
   for (const Row& row : kRows) {
     Fingerprint node = Box(row.name, 8, true, true);
     for (Gpu& gpu : node.gpus) gpu.memory_bytes = row.gib << 30;
-    EXPECT_EQ(RecipeOf(kVllm, kimi, "TP8", node).chunk_tokens, row.chunk_tokens)
+    const Recipe recipe = RecipeOf(kVllm, kimi, "TP8", node);
+    EXPECT_EQ(recipe.chunk_tokens, row.chunk_tokens) << row.name;
+    // Six tensors of hidden width, gate, up and their product of the dense
+    // layer in bf16, and logits in fp32.
+    const auto tokens = static_cast<double>(row.chunk_tokens);
+    EXPECT_NEAR(recipe.memory.activation_bytes,
+                2 * tokens * (6 * 7168 + 3. * 18'432 / 8) +
+                    4. * static_cast<double>(row.sequences) * 163'840,
+                1)
         << row.name;
   }
   EXPECT_EQ(RecipeOf(kVllm, kimi, "TP8").memory.usable_fraction, 0.92);

@@ -20,7 +20,6 @@
 namespace fabricwise {
 namespace {
 
-using ::testing::HasSubstr;
 
 // Fails the test for anything in `advice` that is not a number or that does
 // not add up.
@@ -411,6 +410,27 @@ TEST(Throughput, OfAnyPlanDoesNotFallOnAFasterFabric) {
     }
   }
   EXPECT_GT(checked, 500);
+}
+
+// Tensor parallelism keeps the latent of every sequence on every GPU, data
+// parallelism that of an eighth of them.
+TEST(Memory, OfLatentAttentionIsSharedOutByDataParallelismAlone) {
+  SyntheticNode node;
+  node.memory_bytes = 192'000'000'000;
+  Question question;
+  question.workload.concurrency = 64;
+  question.engines = {EngineId::kVllm};
+  question.max_plans = kMaxPlans;
+  const auto advice =
+      Recommend(**FindPreset("Kimi-K2.5"), question, *SyntheticProfile(node));
+  ASSERT_TRUE(advice.ok()) << advice.status();
+  const PlanAdvice* sliced = Find(*advice, "TP8");
+  const PlanAdvice* spread = Find(*advice, "DP8+EP8");
+  ASSERT_NE(sliced, nullptr);
+  ASSERT_NE(spread, nullptr);
+  EXPECT_EQ(sliced->memory.kv_cache_bytes, 8 * spread->memory.kv_cache_bytes);
+  EXPECT_GT(spread->memory.max_concurrency.value_or(0),
+            4 * sliced->memory.max_concurrency.value_or(0));
 }
 
 TEST(Memory, OfItsPartsAddsUpAndGrowsWithConcurrency) {
