@@ -4,9 +4,9 @@
 
 soak.py [--cores 0,1] FABRICWISED FABRICWISE SCRIPTED_WORKER LOAD SECONDS
 
-Daemon and load share the cores named (the first two); what only stands in for
-a node and its operators, the workers and the clients that ask for new profiles,
-runs on the machine's others, where it has more.
+The daemon has the cores named (the first two); what only stands in for a node,
+its askers and its operators, the load, the workers and the clients that ask for
+new profiles, runs on the machine's others, where it has more.
 
 Prints what the load saw, the daemon's memory over time, its CPU time by
 thread and when idle; exits with 1 where a call failed, memory grew, or a limit
@@ -30,7 +30,7 @@ PROFILES = [ROOT / f"deploy/profiles/h200x2-{fabric}.json"
             for fabric in ("p2p", "shm", "net")]
 # What the node's worker says each time that it measures.
 REPLAYED = ROOT / "deploy/profiles/h200x2-p2p-worker.json"
-CORES = 2              # of daemon and load
+CORES = 2              # of the daemon
 SWAP_SECONDS = 5       # a new snapshot this often, measured or imported
 IDLE_SECONDS = 30
 SETTLED = 0.2          # the part of a run after which memory is to be flat
@@ -88,7 +88,7 @@ def main():
   machine = os.sched_getaffinity(0)
   cores = arguments.cores or set(sorted(machine)[:CORES])
   others = machine - cores or machine
-  print(f"daemon and load on cores {listed(cores)}, workers and clients on "
+  print(f"daemon on cores {listed(cores)}, load, workers and clients on "
         f"{listed(others)}")
   os.sched_setaffinity(0, others)
 
@@ -143,10 +143,9 @@ def main():
     threads = [threading.Thread(target=watch), threading.Thread(target=swap)]
     for thread in threads:
       thread.start()
-    with on(cores, others):
-      under = subprocess.run(
-          [arguments.load, "--target", target, "--model", "Llama-3.1-8B",
-           "--seconds", arguments.seconds], text=True, capture_output=True)
+    under = subprocess.run(
+        [arguments.load, "--target", target, "--model", "Llama-3.1-8B",
+         "--seconds", arguments.seconds], text=True, capture_output=True)
     over.set()
     for thread in threads:
       thread.join()
