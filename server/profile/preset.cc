@@ -23,9 +23,9 @@ namespace {
 // Names offered where none fits: a line, not a page.
 constexpr size_t kSuggestions = 4;
 
-// Repositories whose config.json says the shape and the formats of a preset's,
-// number by number: trained further, or named otherwise. What is quantized
-// otherwise or has another vocabulary is not among them.
+// Repositories of a preset's shape and formats: trained further, or named
+// otherwise. What is quantized otherwise or has another vocabulary is not among
+// them.
 struct Twin {
   absl::string_view repository;
   absl::string_view preset;

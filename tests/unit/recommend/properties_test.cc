@@ -20,7 +20,6 @@
 namespace fabricwise {
 namespace {
 
-
 // Fails the test for anything in `advice` that is not a number or that does
 // not add up.
 void CheckSound(const Advice& advice, const std::string& what) {
