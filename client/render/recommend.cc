@@ -65,7 +65,10 @@ std::string PlanTable(const v1::RecommendParallelismRequest& question,
   std::vector<const v1::PlanAdvice*> rows;
   for (int i = 0; i < shown; ++i) rows.push_back(&plans[i]);
   PlanColumns shared(KindOf(question), rows);
-  bool engines = SeveralEngines(plans);
+  // One plan of any engine, asked for alone, may be of each.
+  bool engines =
+      SeveralEngines(plans) || (question.max_plans() == 1 &&
+                                question.engine() == v1::ENGINE_UNSPECIFIED);
   std::vector<Column> columns = {{"#", Align::kRight},
                                  {"mode", Align::kLeft, 0, true}};
   if (engines) columns.push_back({"engine", Align::kLeft});
@@ -203,8 +206,8 @@ std::string ProbabilityWords(double probability) {
 
 std::string RenderConfidence(const Style& style, const Plans& plans,
                              const v1::Confidence& confidence,
-                             const std::string& current) {
-  if (plans.size() < 2) {
+                             const std::string& current, int max_plans) {
+  if (plans.size() < 2 && max_plans != 1) {
     return Paragraph(style, " confidence   ",
                      "only one plan can be answered, so there is no contest",
                      Paint::kDim);
@@ -220,7 +223,9 @@ std::string RenderConfidence(const Style& style, const Plans& plans,
                 : probability >= kLeaning ? Paint::kWarn
                                           : Paint::kBad;
   std::string first = Printable(plans[0].plan().mode());
-  std::string second = Printable(plans[1].plan().mode());
+  // Asked for one alone, the others are not told.
+  std::string second =
+      plans.size() > 1 ? Printable(plans[1].plan().mode()) : std::string();
   if (first == second) {
     absl::StrAppend(&first, " on ", Words(plans[0].engine()));
     absl::StrAppend(&second, " on ", Words(plans[1].engine()));
@@ -228,8 +233,11 @@ std::string RenderConfidence(const Style& style, const Plans& plans,
   double margin = confidence.margin_ratio();
   std::string words =
       absl::StrCat(verdict, ": ", first, " is best with ",
-                   ProbabilityWords(probability), " probability, ");
-  if (plans[0].misses_size() < plans[1].misses_size()) {
+                   ProbabilityWords(probability), " probability");
+  if (!second.empty()) absl::StrAppend(&words, ", ");
+  if (second.empty()) {
+    margin = 0;
+  } else if (plans[0].misses_size() < plans[1].misses_size()) {
     // Only plans that miss as little are compared: there is no margin.
     absl::StrAppend(&words, "all others miss more limits");
   } else {
@@ -332,6 +340,17 @@ std::string RenderTerms(const v1::PlanAdvice& plan, const Style& style) {
   return out;
 }
 
+// The mode that flip points lead to; empty: not known, or none runs there.
+std::string HeldAt(
+    int64_t concurrency,
+    const google::protobuf::RepeatedPtrField<v1::FlipPoint>& flips) {
+  std::string held = flips.empty() ? "" : flips[0].from_mode();
+  for (const v1::FlipPoint& flip : flips) {
+    if (flip.concurrency() <= concurrency) held = flip.to_mode();
+  }
+  return held;
+}
+
 std::string RenderMisses(const Style& style, const Plans& plans, int shown) {
   std::string out;
   std::string first = " * misses     ";
@@ -383,10 +402,22 @@ std::string RenderRecommendation(
   absl::StrAppend(&out, "\n", RenderUpperBounds(style, plans),
                   RenderMisses(style, answer.plans(), shown),
                   RenderCaveats(style, plans));
-  absl::StrAppend(&out,
-                  RenderConfidence(style, answer.plans(), answer.confidence(),
-                                   question.current_plan()));
+  absl::StrAppend(
+      &out, RenderConfidence(style, answer.plans(), answer.confidence(),
+                             question.current_plan(), question.max_plans()));
   std::string flips = DescribeFlips(answer.flip_points());
+  const std::string held =
+      HeldAt(question.workload().concurrency(), answer.flip_points());
+  const auto is_held = [&](const v1::PlanAdvice& plan) {
+    return plan.plan().mode() == held;
+  };
+  if (std::any_of(answer.plans().begin(), answer.plans().end(), is_held) &&
+      !is_held(answer.plans(0))) {
+    absl::StrAppend(&flips, "; going up, ", Printable(held),
+                    " is still held at ",
+                    FormatCount(question.workload().concurrency()),
+                    ", as equals (within 1 %) do not take turns");
+  }
   absl::StrAppend(
       &out,
       Paragraph(style, " flip points  ",
@@ -475,7 +506,7 @@ std::string RenderSweep(const v1::RecommendParallelismRequest& question,
   columns.push_back({"measured", Align::kRight, 5});
   Table table(columns);
   std::vector<std::string> unanswered;
-  bool ties = false, kept = false;
+  bool ties = false, kept = false, misses = false;
   for (const v1::SweepPoint& point : answer.points()) {
     std::vector<Cell> row = {{FormatCount(point.concurrency())}};
     if (point.plans_size() == 0) {
@@ -490,8 +521,10 @@ std::string RenderSweep(const v1::RecommendParallelismRequest& question,
     std::string mode = Printable(first.plan().mode());
     auto lane = std::find_if(lanes.begin(), lanes.end(),
                              [&](const Lane& l) { return l.name == mode; });
-    row.push_back(
-        {ModeCell(first), SeriesPaint(static_cast<int>(lane - lanes.begin()))});
+    const bool missed = first.misses_size() > 0;
+    misses |= missed;
+    row.push_back({absl::StrCat(ModeCell(first), missed ? " *" : ""),
+                   SeriesPaint(static_cast<int>(lane - lanes.begin()))});
     if (engines) row.push_back({Words(first.engine())});
     shared.AddTo(style, first, Paint::kNone, &row);
     if (point.plans_size() > 1) {
@@ -518,6 +551,11 @@ std::string RenderSweep(const v1::RecommendParallelismRequest& question,
   }
   absl::StrAppend(&out, "\n", table.Render(style), "\n",
                   RenderUpperBounds(style, best), RenderCaveats(style, best));
+  if (misses) {
+    absl::StrAppend(&out,
+                    Paragraph(style, " *            ",
+                              "no plan meets the limits there", Paint::kWarn));
+  }
   if (ties || kept) {
     absl::StrAppend(
         &out, Paragraph(style, " by < 0       ",

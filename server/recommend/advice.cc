@@ -208,12 +208,16 @@ class Advisor {
     return confidence;
   }
 
-  // Concurrencies in (low, high] at which the best plan changes.
-  std::vector<Change> Changes(int64_t low, int64_t high) {
-    return FindChanges(contestants_, low, high,
-                       [this](size_t candidate, int64_t concurrency) {
-                         return ScoreAt(candidates()[candidate], concurrency);
-                       });
+  // Concurrencies in (low, high] at which the best plan changes. `asked`: see
+  // FindChanges.
+  std::vector<Change> Changes(int64_t low, int64_t high,
+                              absl::Span<const int64_t> asked = {}) {
+    return FindChanges(
+        contestants_, low, high,
+        [this](size_t candidate, int64_t concurrency) {
+          return ScoreAt(candidates()[candidate], concurrency);
+        },
+        asked);
   }
   std::vector<FlipPoint> FlipPoints(const std::vector<Change>& changes) const {
     std::vector<FlipPoint> flips;
@@ -225,18 +229,9 @@ class Advisor {
     }
     return flips;
   }
-  // What is held at `concurrency`; null: nothing is.
-  const Plan* HeldAt(int64_t concurrency,
-                     const std::vector<Change>& changes) const {
-    std::optional<size_t> held;
-    for (const Change& change : changes) {
-      if (change.concurrency > concurrency) {
-        held = change.from;
-        break;
-      }
-      held = change.to;
-    }
-    return held.has_value() ? &contestants_[*held].plan : nullptr;
+  // Null: of none.
+  const Plan* PlanOf(const std::optional<size_t>& candidate) const {
+    return candidate.has_value() ? &candidates()[*candidate].plan : nullptr;
   }
 
   // Why there is no plan at all.
@@ -681,15 +676,21 @@ absl::StatusOr<SweepAdvice> Sweep(PlanSpace& space, const Question& question,
   RETURN_IF_ERROR(proceed());
   Advisor advisor(space, one);
   const std::vector<Change> changes =
-      advisor.Changes(ascending.front(), ascending.back());
+      advisor.Changes(ascending.front(), ascending.back(), ascending);
   SweepAdvice sweep{.flip_points = advisor.FlipPoints(changes)};
   absl::Status unanswered;
   bool any = false;
+  const Plan* held = nullptr;
+  auto change = changes.begin();
   for (int64_t concurrency : ascending) {
     RETURN_IF_ERROR(proceed());
-    const Advisor::Ranking ranking =
-        advisor.Rank(concurrency, advisor.HeldAt(concurrency, changes));
+    for (; change != changes.end() && change->concurrency <= concurrency;
+         ++change) {
+      held = advisor.PlanOf(change->to);
+    }
+    const Advisor::Ranking ranking = advisor.Rank(concurrency, held);
     const std::vector<Outcome>& ranked = ranking.ranked;
+    held = ranked.empty() ? nullptr : &ranked.front().candidate->plan;
     SweepAdvice::Point& point = sweep.points.emplace_back();
     point.concurrency = concurrency;
     for (size_t i = 0; i < std::min(kSweepPlans, ranked.size()); ++i) {

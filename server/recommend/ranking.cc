@@ -87,11 +87,14 @@ class Search {
          absl::FunctionRef<Score(size_t, int64_t)> score)
       : contestants_(contestants), score_(score) {}
 
-  std::vector<Change> Between(int64_t low, int64_t high) {
+  std::vector<Change> Between(int64_t low, int64_t high,
+                              absl::Span<const int64_t> asked) {
     std::vector<Look> looks(contestants_.size());
     for (size_t i = 0; i < looks.size(); ++i) looks[i] = {low, score_(i, low)};
     for (int64_t at = low; at < high;) {
-      const int64_t next = std::min(kLookFactor * at, high);
+      int64_t next = std::min(kLookFactor * at, high);
+      const auto above = std::upper_bound(asked.begin(), asked.end(), at);
+      if (above != asked.end()) next = std::min(next, *above);
       Field field = FieldOf(looks, at, next);
       if (at == low) held_ = First(field, &Entry::low);
       Descend(std::move(field), at, next);
@@ -356,10 +359,11 @@ std::optional<size_t> First(absl::Span<const Contestant> contestants,
       [](size_t i) { return i; }, held);
 }
 
-std::vector<Change> FindChanges(
-    absl::Span<const Contestant> contestants, int64_t low, int64_t high,
-    absl::FunctionRef<Score(size_t, int64_t)> score) {
-  return Search(contestants, score).Between(low, high);
+std::vector<Change> FindChanges(absl::Span<const Contestant> contestants,
+                                int64_t low, int64_t high,
+                                absl::FunctionRef<Score(size_t, int64_t)> score,
+                                absl::Span<const int64_t> asked) {
+  return Search(contestants, score).Between(low, high, asked);
 }
 
 }  // namespace fabricwise

@@ -93,9 +93,11 @@ inline constexpr int64_t kLookFactor = 4;
 // times a power of kLookFactor or `high` in it, none is missed and each is
 // placed to the very sequence. Where times dip or jump by more than that
 // between two looks, a stretch of a few sequences in which another stands first
-// may be missed, and a change within it misnamed.
+// may be missed, and a change within it misnamed. But at each of `asked`,
+// ascending, what the changes lead to is the first.
 std::vector<Change> FindChanges(
     absl::Span<const Contestant> contestants, int64_t low, int64_t high,
-    absl::FunctionRef<Score(size_t contestant, int64_t concurrency)> score);
+    absl::FunctionRef<Score(size_t contestant, int64_t concurrency)> score,
+    absl::Span<const int64_t> asked = {});
 
 }  // namespace fabricwise

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "client/render/curves.h"
 #include "client/render/doctor.h"
@@ -267,6 +268,45 @@ TEST(RenderRecommendation, AsManyPlansAreShownAsWereAskedFor) {
   EXPECT_FALSE(absl::StrContains(text, " more (--explain"));
 }
 
+TEST(RenderRecommendation, OfOnePlanAskedForTellsItsEngineAndTheContest) {
+  v1::RecommendParallelismRequest question = SampleQuestion();
+  v1::RecommendParallelismResponse answer = SampleAnswer();
+  answer.mutable_plans()->DeleteSubrange(1, answer.plans_size() - 1);
+  answer.mutable_confidence()->set_probability_first_is_best(0.16);
+  EXPECT_TRUE(absl::StrContains(
+      RenderRecommendation(question, answer, Options(PipeStyle())),
+      "only one plan can be answered"));
+  question.set_max_plans(1);
+  const std::string text =
+      RenderRecommendation(question, answer, Options(PipeStyle()));
+  EXPECT_TRUE(absl::StrContains(
+      text, "a toss-up: 2xTP1 is best with 16 % probability (model error"))
+      << text;
+  EXPECT_TRUE(absl::StrContains(text, "2xTP1  vllm")) << text;
+}
+
+TEST(RenderRecommendation, SaysWhatIsHeldInAFlip) {
+  v1::RecommendParallelismResponse answer = SampleAnswer();
+  const std::string held =
+      "; going up, TP2 is still held at 64, as equals (within 1 %) do not take "
+      "turns";
+  const auto text = [&] {
+    std::string all =
+        RenderRecommendation(SampleQuestion(), answer, Options(PipeStyle()));
+    return absl::StrJoin(
+        absl::StrSplit(all, absl::ByAnyChar(" \n"), absl::SkipEmpty()), " ");
+  };
+  EXPECT_FALSE(absl::StrContains(text(), "is still held"));
+  answer.clear_flip_points();
+  v1::FlipPoint& flip = *answer.add_flip_points();
+  flip.set_from_mode("TP2");
+  flip.set_to_mode("2xTP1");
+  flip.set_concurrency(64);
+  EXPECT_FALSE(absl::StrContains(text(), "is still held"));
+  flip.set_concurrency(65);
+  EXPECT_TRUE(absl::StrContains(text(), held)) << text();
+}
+
 TEST(RenderRecommendation, SaysFromWhereOnNoPlanFits) {
   v1::RecommendParallelismResponse answer = SampleAnswer();
   v1::FlipPoint& flip = *answer.add_flip_points();
@@ -349,6 +389,19 @@ TEST(RenderSweep, PipeAndTerminal) {
   ExpectGolden("sweep_terminal.txt",
                RenderSweep(SampleQuestion(), SampleSweep(),
                            Options(TerminalStyle(110))));
+}
+
+TEST(RenderSweep, MarksWhereNoPlanMeetsTheLimits) {
+  v1::SweepConcurrencyResponse answer = SampleSweep();
+  const std::string legend = "\n *            no plan meets the limits there\n";
+  EXPECT_FALSE(absl::StrContains(
+      RenderSweep(SampleQuestion(), answer, Options(PipeStyle())), legend));
+  v1::PlanAdvice& first = *answer.mutable_points(0)->mutable_plans(0);
+  first.add_misses("TPOT is over the limit");
+  const std::string text =
+      RenderSweep(SampleQuestion(), answer, Options(PipeStyle()));
+  EXPECT_TRUE(absl::StrContains(text, legend)) << text;
+  EXPECT_TRUE(absl::StrContains(text, first.plan().mode() + " *")) << text;
 }
 
 TEST(RenderSweep, SaysWhyAFirstPlanMayStandBehindTheSecond) {

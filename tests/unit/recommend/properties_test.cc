@@ -147,7 +147,7 @@ std::vector<std::string> BestModes(const ModelShape& model,
   return modes;
 }
 
-// How far flips are from what a ranking at every concurrency gives.
+// How far flips are from what a look at every concurrency gives.
 struct Agreement {
   int flips = 0, misplaced = 0;
   int concurrencies = 0, others = 0;  // where they say another mode
@@ -169,11 +169,12 @@ struct Agreement {
     }
   }
 
-  // Where two are equal but for roundings, one may lead for a few sequences.
+  // Where ranks fill unevenly, one may lead for a few sequences; what is held
+  // from there on may be another.
   void Check() const {
     EXPECT_GT(flips, 20);
-    EXPECT_LE(misplaced, flips / 20);
-    EXPECT_LE(others, concurrencies / 200);
+    EXPECT_LE(misplaced, flips / 10);
+    EXPECT_LE(others, concurrencies / 100);
   }
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -110,19 +111,39 @@ TEST(Sweep, FindsFlipsWithinItsRangeOnly) {
   }
 }
 
+// Whatever was asked for: points close by, and ranges without a flip.
 TEST(Sweep, NamesAtEachPointWhatItsFlipsLeadTo) {
-  const std::vector<int64_t> some = {1, 3, 20, 60, 129, 250, 400, 512, 1024};
-  const auto sweep =
-      Sweep(Preset("Qwen3-30B-A3B"), Asked(), some, *SyntheticProfile());
-  ASSERT_TRUE(sweep.ok()) << sweep.status();
-  ASSERT_THAT(sweep->flip_points, Not(IsEmpty()));
-  for (const SweepAdvice::Point& point : sweep->points) {
-    std::string mode = sweep->flip_points.front().from_mode;
-    for (const FlipPoint& flip : sweep->flip_points) {
-      if (flip.concurrency <= point.concurrency) mode = flip.to_mode;
+  std::mt19937 random(11);
+  const auto profile = SyntheticProfile();
+  int flips = 0, still = 0;
+  for (int i = 0; i < 200; ++i) {
+    SCOPED_TRACE(i);
+    Question question = Asked();
+    if (i % 2 == 0) question.engines = {EngineId::kVllm, EngineId::kSglang};
+    std::vector<int64_t> some(2 + random() % 12);
+    int64_t concurrency = 1 + static_cast<int64_t>(random() % 300);
+    for (int64_t& one : some) {
+      one = concurrency;
+      concurrency += 1 + static_cast<int64_t>(random() % (i % 3 == 0 ? 2 : 40));
     }
-    EXPECT_EQ(point.plans.at(0).mode, mode) << point.concurrency;
+    const auto sweep = Sweep(Preset("Qwen3-30B-A3B"), question, some, *profile);
+    ASSERT_TRUE(sweep.ok()) << sweep.status();
+    flips += static_cast<int>(sweep->flip_points.size());
+    still += sweep->flip_points.empty() ? 1 : 0;
+    std::string mode = sweep->points.front().plans.at(0).mode;
+    auto flip = sweep->flip_points.begin();
+    for (const SweepAdvice::Point& point : sweep->points) {
+      for (; flip != sweep->flip_points.end() &&
+             flip->concurrency <= point.concurrency;
+           ++flip) {
+        EXPECT_EQ(flip->from_mode, mode);
+        mode = flip->to_mode;
+      }
+      EXPECT_EQ(point.plans.at(0).mode, mode) << point.concurrency;
+    }
   }
+  EXPECT_GT(flips, 20);
+  EXPECT_GT(still, 20);
 }
 
 TEST(Sweep, SaysWhyAPointHasNoAnswer) {
