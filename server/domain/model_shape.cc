@@ -159,6 +159,7 @@ absl::Status CheckFeedForward(const ModelShape& s) {
   const Field width = {"moe_intermediate_size", s.moe_intermediate_size};
   const Field top_k = {"experts_per_token", s.experts_per_token};
   const Field shared = {"shared_intermediate_size", s.shared_intermediate_size};
+  if (s.is_moe()) RETURN_IF_ERROR(Require(experts, 1, kMaxExperts));
   RETURN_IF_ERROR(CheckPart(s.is_moe(), "MoE layers", {experts, top_k, width}));
   if (!s.is_moe()) return CheckPart(false, "MoE layers", {shared});
   RETURN_IF_ERROR(Require(top_k, 1, s.num_experts));

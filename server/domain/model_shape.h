@@ -93,6 +93,9 @@ struct ModelShape {
 // moe_intermediate_size): far above any model.
 inline constexpr int64_t kMaxDimension = int64_t{1} << 24;
 inline constexpr int64_t kMaxLayers = 4096;
+// Eight times those of the widest models published. Skewed routing takes time
+// in proportion.
+inline constexpr int64_t kMaxExperts = 4096;
 inline constexpr int64_t kMaxModelNameBytes = 256;
 inline constexpr int64_t kMaxModelTypeBytes = 256;
 

@@ -157,18 +157,26 @@ std::vector<double> Popularity(int64_t experts, double top_k, double skew) {
 
 RoutingLoad Skewed(int64_t experts, double top_k, int ranks, double tokens,
                    double skew) {
-  std::vector<double> chance = Popularity(experts, top_k, skew);
   RoutingLoad load;
   load.relative_error = ranks > 1 ? kSkewedError : 0;
   load.mean_rows = tokens * top_k / ranks;
-  for (double p : chance)
-    load.mean_hit += -std::expm1(tokens * std::log1p(-std::min(p, 1 - 1e-12)));
+  struct Expert {
+    double chance = 0;
+    double hit = 0;  // the chance that any of the tokens comes
+  };
+  std::vector<Expert> all;
+  all.reserve(static_cast<size_t>(experts));
+  for (double chance : Popularity(experts, top_k, skew)) {
+    const double p = std::min(chance, 1 - 1e-12);
+    all.push_back({p, -std::expm1(tokens * std::log1p(-p))});
+    load.mean_hit += all.back().hit;
+  }
   load.mean_hit /= ranks;
   std::mt19937 random(kPlacementSeed);
   for (int placement = 0; placement < kPlacements; ++placement) {
     // Fisher-Yates by hand: std::shuffle differs between libraries.
-    for (size_t i = chance.size() - 1; i > 0; --i) {
-      std::swap(chance[i], chance[random() % (i + 1)]);
+    for (size_t i = all.size() - 1; i > 0; --i) {
+      std::swap(all[i], all[random() % (i + 1)]);
     }
     Moments rows, hit;
     for (int rank = 0; rank < ranks; ++rank) {
@@ -176,12 +184,11 @@ RoutingLoad Skewed(int64_t experts, double top_k, int ranks, double tokens,
       const auto end = static_cast<size_t>(experts * (rank + 1) / ranks);
       Moments own_rows, own_hit;
       for (size_t i = begin; i < end; ++i) {
-        const double p = std::min(chance[i], 1 - 1e-12);
+        const auto [p, hit_chance] = all[i];
         own_rows.mean += tokens * p;
         own_rows.variance += tokens * p * (1 - p);
-        const double hits = -std::expm1(tokens * std::log1p(-p));
-        own_hit.mean += hits;
-        own_hit.variance += hits * (1 - hits);
+        own_hit.mean += hit_chance;
+        own_hit.variance += hit_chance * (1 - hit_chance);
       }
       rows = rank == 0 ? own_rows : Greater(rows, own_rows);
       hit = rank == 0 ? own_hit : Greater(hit, own_hit);

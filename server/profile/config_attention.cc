@@ -65,7 +65,9 @@ absl::Status ReadDeepSeekV4(const Keys& keys, ModelShape* shape) {
 }
 
 absl::Status ReadIndexer(const Keys& keys, ModelShape* shape) {
-  if (!keys.Has("index_topk")) return absl::OkStatus();
+  if (!keys.Has("index_topk") && !keys.Has("index_n_heads")) {
+    return absl::OkStatus();
+  }
   ASSIGN_OR_RETURN(shape->index_topk, keys.Int("index_topk"));
   ASSIGN_OR_RETURN(shape->index_heads, keys.Int("index_n_heads"));
   ASSIGN_OR_RETURN(shape->index_head_dim, keys.Int("index_head_dim"));
@@ -198,7 +200,7 @@ absl::StatusOr<LayerKinds> ReadAttention(const Keys& keys, const Family* family,
   ASSIGN_OR_RETURN(shape->num_attention_heads, keys.Int("num_attention_heads"));
   if (keys.model_type() == kDeepSeekV4) {
     RETURN_IF_ERROR(ReadDeepSeekV4(keys, shape));
-  } else if (keys.Has("kv_lora_rank")) {
+  } else if (keys.Has("kv_lora_rank") || keys.Has("qk_nope_head_dim")) {
     RETURN_IF_ERROR(ReadLatent(keys, shape));
   } else {
     RETURN_IF_ERROR(ReadGroupedQuery(keys, shape));

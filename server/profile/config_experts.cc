@@ -154,7 +154,12 @@ absl::StatusOr<std::vector<bool>> ReadFeedForward(const Keys& keys,
     return keys.Odd(experts == Experts::kMixtral || experts == Experts::kLlama4
                         ? "num_local_experts"
                         : "n_routed_experts",
-                    absl::StrCat("an integer, 1 to ", kMaxDimension));
+                    absl::StrCat("an integer, 1 to ", kMaxExperts));
+  } else if (experts == Experts::kQwen && !keys.Has("num_experts") &&
+             keys.Has("moe_intermediate_size")) {
+    // Said to be 0, its layers are dense; what is not said is not.
+    return keys.Odd("num_experts",
+                    absl::StrCat("an integer, 0 to ", kMaxExperts));
   }
   shape->num_moe_layers = std::count(is_moe.begin(), is_moe.end(), true);
   shape->num_dense_layers = shape->num_layers - shape->num_moe_layers;

@@ -31,6 +31,9 @@ constexpr size_t kCompared = 9;
 constexpr size_t kSweepPlans = 3;
 constexpr size_t kNamedInErrors = 4;
 
+// Prices between two looks at whether to go on.
+constexpr int kPricesAtOnce = 32;
+
 int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 using Candidate = PlanSpace::Candidate;
@@ -79,10 +82,12 @@ std::string StepReason(const Candidate& candidate) {
 // One question, at any number of concurrencies.
 class Advisor {
  public:
-  // Borrows both. The question is valid, and the space is of its scope.
-  Advisor(PlanSpace& space, const Question& question)
+  // Borrows all. The question is valid, and the space is of its scope.
+  Advisor(PlanSpace& space, const Question& question,
+          absl::FunctionRef<absl::Status()> proceed)
       : space_(space),
         question_(question),
+        proceed_(proceed),
         rank_prices_(space.rank_work_count()),
         contestants_(space.contestants()) {
     if (auto running = ParseMode(question.current_mode, space.model().is_moe());
@@ -103,6 +108,9 @@ class Advisor {
     }
   }
 
+  // Not OK: from here on nothing is priced, and what is told means nothing.
+  const absl::Status& stopped() const { return stopped_; }
+
   struct Ranking {
     std::vector<Outcome> ranked;  // that can be costed and may run, best first
     std::vector<const Candidate*> ruled_out, not_answerable;
@@ -114,6 +122,7 @@ class Advisor {
     std::vector<Outcome>& ranked = ranking.ranked;
     std::vector<Score> scores(candidates().size());
     for (const Candidate& candidate : candidates()) {
+      if (Stops()) return ranking;
       if (!MayRun(candidate, concurrency)) {
         ranking.ruled_out.push_back(&candidate);
         continue;
@@ -274,6 +283,11 @@ class Advisor {
  private:
   const std::vector<Candidate>& candidates() const {
     return space_.candidates();
+  }
+
+  bool Stops() {
+    if (stopped_.ok() && ++asked_ % kPricesAtOnce == 0) stopped_ = proceed_();
+    return !stopped_.ok();
   }
 
   Workload At(int64_t concurrency) const {
@@ -521,7 +535,7 @@ class Advisor {
   }
 
   Score ScoreAt(const Candidate& candidate, int64_t concurrency) {
-    if (!MayRun(candidate, concurrency)) return {};
+    if (Stops() || !MayRun(candidate, concurrency)) return {};
     return ScoreOf(Evaluate(candidate, concurrency));
   }
 
@@ -609,6 +623,9 @@ class Advisor {
 
   PlanSpace& space_;
   const Question& question_;
+  const absl::FunctionRef<absl::Status()> proceed_;
+  absl::Status stopped_;
+  int asked_ = 0;
   std::vector<std::array<RankPrice, 2>> rank_prices_;
   std::vector<Contestant> contestants_;   // parallel to candidates(), as
   std::vector<int64_t> max_concurrency_;  // what fits in memory
@@ -616,11 +633,13 @@ class Advisor {
 
 }  // namespace
 
-absl::StatusOr<Advice> Recommend(PlanSpace& space, const Question& question) {
+absl::StatusOr<Advice> Recommend(PlanSpace& space, const Question& question,
+                                 absl::FunctionRef<absl::Status()> proceed) {
   RETURN_IF_ERROR(Validate(question));
-  Advisor advisor(space, question);
+  Advisor advisor(space, question, proceed);
   const int64_t concurrency = question.workload.concurrency;
   const Advisor::Ranking ranking = advisor.Rank(concurrency);
+  RETURN_IF_ERROR(advisor.stopped());
   const std::vector<Outcome>& ranked = ranking.ranked;
   Advice advice;
   if (question.explain || ranked.empty()) {
@@ -641,8 +660,10 @@ absl::StatusOr<Advice> Recommend(PlanSpace& space, const Question& question) {
     one.workload.concurrency = std::max(kFlipRange, concurrency);
     std::optional<PlanSpace::Flips>& last = space.last_flips();
     if (!last.has_value() || last->question != one) {
-      last = {one,
-              advisor.FlipPoints(advisor.Changes(1, one.workload.concurrency))};
+      const std::vector<Change> changes =
+          advisor.Changes(1, one.workload.concurrency);
+      RETURN_IF_ERROR(advisor.stopped());
+      last = {one, advisor.FlipPoints(changes)};
     }
     advice.flip_points = last->points;
   }
@@ -655,7 +676,7 @@ absl::StatusOr<Advice> Recommend(const ModelShape& model,
   RETURN_IF_ERROR(Validate(question));
   ASSIGN_OR_RETURN(const auto space,
                    PlanSpace::Create(model, ScopeOf(question), profile));
-  return Recommend(*space, question);
+  return Recommend(*space, question, [] { return absl::OkStatus(); });
 }
 
 absl::StatusOr<SweepAdvice> Sweep(PlanSpace& space, const Question& question,
@@ -674,9 +695,10 @@ absl::StatusOr<SweepAdvice> Sweep(PlanSpace& space, const Question& question,
     RETURN_IF_ERROR(Validate(one));
   }
   RETURN_IF_ERROR(proceed());
-  Advisor advisor(space, one);
+  Advisor advisor(space, one, proceed);
   const std::vector<Change> changes =
       advisor.Changes(ascending.front(), ascending.back(), ascending);
+  RETURN_IF_ERROR(advisor.stopped());
   SweepAdvice sweep{.flip_points = advisor.FlipPoints(changes)};
   absl::Status unanswered;
   bool any = false;
@@ -689,6 +711,7 @@ absl::StatusOr<SweepAdvice> Sweep(PlanSpace& space, const Question& question,
       held = advisor.PlanOf(change->to);
     }
     const Advisor::Ranking ranking = advisor.Rank(concurrency, held);
+    RETURN_IF_ERROR(advisor.stopped());
     const std::vector<Outcome>& ranked = ranking.ranked;
     held = ranked.empty() ? nullptr : &ranked.front().candidate->plan;
     SweepAdvice::Point& point = sweep.points.emplace_back();

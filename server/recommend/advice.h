@@ -83,8 +83,10 @@ absl::StatusOr<Advice> Recommend(const ModelShape& model,
                                  const Profile& profile);
 
 // The same for one question of several: `space` is of the model, the profile
-// and ScopeOf(question).
-absl::StatusOr<Advice> Recommend(PlanSpace& space, const Question& question);
+// and ScopeOf(question). `proceed` is asked every some prices: a status of it
+// that is not OK ends the work and is returned.
+absl::StatusOr<Advice> Recommend(PlanSpace& space, const Question& question,
+                                 absl::FunctionRef<absl::Status()> proceed);
 
 // question.workload.concurrency is ignored. Fails as Recommend does only where
 // no concurrency can be answered. The first plan of a point is the one that the
@@ -94,8 +96,7 @@ absl::StatusOr<SweepAdvice> Sweep(const ModelShape& model,
                                   absl::Span<const int64_t> concurrencies,
                                   const Profile& profile);
 
-// `proceed` is asked before the search for flip points and before each
-// concurrency: a status of it that is not OK ends the sweep and is returned.
+// `proceed` as above.
 absl::StatusOr<SweepAdvice> Sweep(PlanSpace& space, const Question& question,
                                   absl::Span<const int64_t> concurrencies,
                                   absl::FunctionRef<absl::Status()> proceed);

@@ -110,8 +110,10 @@ absl::StatusOr<Asked> AskedIn(const v1::SweepConcurrencyRequest& request) {
 }
 
 absl::Status Answer(const Asked& asked, PlanSpace& space,
+                    absl::FunctionRef<absl::Status()> proceed,
                     v1::RecommendParallelismResponse* response) {
-  ASSIGN_OR_RETURN(const Advice advice, Recommend(space, asked.question));
+  ASSIGN_OR_RETURN(const Advice advice,
+                   Recommend(space, asked.question, proceed));
 
   response->Clear();
   response->mutable_plans()->Reserve(static_cast<int>(advice.plans.size()));
@@ -170,7 +172,8 @@ absl::Status Answer(const v1::RecommendParallelismRequest& request,
   ASSIGN_OR_RETURN(const ModelShape model, ResolveModel(request.model()));
   ASSIGN_OR_RETURN(const auto space,
                    PlanSpace::Create(model, ScopeOf(asked.question), profile));
-  return Answer(asked, *space, response);
+  return Answer(
+      asked, *space, [] { return absl::OkStatus(); }, response);
 }
 
 absl::Status Answer(const v1::SweepConcurrencyRequest& request,

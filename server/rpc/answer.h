@@ -37,6 +37,7 @@ absl::StatusOr<Asked> AskedIn(const v1::SweepConcurrencyRequest& request);
 // error its content is not defined. `proceed` is asked every now and then: a
 // status of it that is not OK ends the work and is returned.
 absl::Status Answer(const Asked& asked, PlanSpace& space,
+                    absl::FunctionRef<absl::Status()> proceed,
                     v1::RecommendParallelismResponse* response);
 absl::Status Answer(const Asked& asked, PlanSpace& space,
                     absl::FunctionRef<absl::Status()> proceed,

@@ -160,14 +160,8 @@ absl::StatusOr<AnswerBytes> Handler::AnswerFrom(absl::string_view request,
       const PlanSpaces::Lease lease,
       plan_spaces_.Get(model_name, ScopeOf(asked.question), snapshot->profile,
                        [&] { return ResolveModel(*model); }));
-  absl::Status answered;
-  if constexpr (kSweeps) {
-    answered = Answer(
-        asked, lease.space(), [&] { return CheckDeadline(deadline); },
-        response);
-  } else {
-    answered = Answer(asked, lease.space(), response);
-  }
+  const absl::Status answered = Answer(
+      asked, lease.space(), [&] { return CheckDeadline(deadline); }, response);
   // One that could not be answered for want of measurements most of all.
   if (answered.ok() || absl::IsFailedPrecondition(answered)) {
     recent_models_.Add(model_name);

@@ -144,7 +144,7 @@ std::vector<BadRequest> BadRequests() {
         [size](Request& r) {
           r.mutable_model()->mutable_shape()->set_num_experts(size);
         },
-        "model.num_experts is " + text + "; allowed: 1 to 16777216");
+        "model.num_experts is " + text + "; allowed: 1 to 4096");
     bad.Add(
         "input_tokens " + text,
         [size](Request& r) { r.mutable_workload()->set_input_tokens(size); },

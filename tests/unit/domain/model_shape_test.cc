@@ -191,7 +191,9 @@ TEST(ValidateModelShapeTest, OddFeedForwardIsRefused) {
   ExpectRefusals(
       Latent(),
       {{[](ModelShape& s) { s.num_experts = 0; },
-        "model.num_experts is 0; allowed: 1 to 16777216"},
+        "model.num_experts is 0; allowed: 1 to 4096"},
+       {[](ModelShape& s) { s.num_experts = 4097; },
+        "model.num_experts is 4097; allowed: 1 to 4096"},
        {[](ModelShape& s) { s.experts_per_token = 257; },
         "model.experts_per_token is 257; allowed: 1 to 256"},
        {[](ModelShape& s) { s.shared_intermediate_size = -1; },

@@ -244,6 +244,17 @@ TEST(ModelConfigTest, LatentAttentionLeavesKeyValueHeadsAside) {
   });
 }
 
+TEST(ModelConfigTest, LatentAttentionThatIsHalfSaidIsRefusedByKey) {
+  ExpectRefusals({
+      {Without(DeepSeek(), "kv_lora_rank"),
+       "kv_lora_rank is missing; needed by model_type 'deepseek_v3': an "
+       "integer, 1 to 16777216"},
+      {With(DeepSeek(), {{"index_n_heads", 64}, {"index_head_dim", 128}}),
+       "index_topk is missing; needed by model_type 'deepseek_v3': an "
+       "integer, 1 to 16777216"},
+  });
+}
+
 TEST(ModelConfigTest, DeepSeekV4SharesOneEntryForKeysAndValues) {
   json config = DeepSeek();
   for (const char* key : {"kv_lora_rank", "qk_nope_head_dim", "v_head_dim",
@@ -513,10 +524,13 @@ TEST(ModelConfigTest, ExpertsThatAreMissingOrOddAreRefusedByKey) {
   ExpectRefusals({
       {Without(Mixtral(), "num_local_experts"),
        "num_local_experts is missing; needed by model_type 'mixtral': an "
-       "integer, 1 to 16777216"},
+       "integer, 1 to 4096"},
       {Without(DeepSeek(), "n_routed_experts"),
        "n_routed_experts is missing; needed by model_type 'deepseek_v3': an "
-       "integer, 1 to 16777216"},
+       "integer, 1 to 4096"},
+      {Without(QwenMoe(), "num_experts"),
+       "num_experts is missing; needed by model_type 'qwen3_moe': an integer, "
+       "0 to 4096"},
       {With(Mixtral(), {{"num_experts", 9}}),
        "num_local_experts is 8; allowed: one value for num_experts, "
        "num_local_experts, n_routed_experts; another is 9"},
@@ -599,7 +613,7 @@ TEST(ModelConfigTest, UnknownFamiliesWithKeysOfTheirOwnAreRefused) {
        "integer, 0 to 16777216"},
       {With(Foo(Llama()), {{"num_experts_per_tok", 2}}),
        "num_local_experts is missing; needed by model_type 'foo': an integer, "
-       "1 to 16777216"},
+       "1 to 4096"},
       {Without(Foo(Llama()), "architectures"),
        "architectures is missing; needed by model_type 'foo': a name that ends "
        "in ForCausalLM or ForConditionalGeneration, of a model that writes "

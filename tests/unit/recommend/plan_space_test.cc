@@ -75,8 +75,9 @@ TEST(PlanSpace, AnswersAsANewOneDoesWhateverItWasAskedBefore) {
           i % 2 == 0 ? Objective::kThroughput : Objective::kLatency;
       question.current_mode = i % 4 == 0 ? "TP8" : "";
       question.limits.ignore_memory = i % 5 != 0;
-      EXPECT_EQ(SeenIn(Recommend(**space, question)),
-                SeenIn(Recommend(model, question, *profile)))
+      EXPECT_EQ(
+          SeenIn(Recommend(**space, question, [] { return absl::OkStatus(); })),
+          SeenIn(Recommend(model, question, *profile)))
           << preset << ", question " << i;
     }
   }
