@@ -32,11 +32,10 @@ constexpr size_t kGroupsShown = 4;   // of ruled-out or unanswered plans
 constexpr size_t kModesShown = 6;    // of one such group
 constexpr size_t kMissingShown = 2;  // measurements that a group waits for
 constexpr int kPlansExplained = 2;
-constexpr absl::string_view kTie =
-    "a tie (within 1 %), where fewer GPUs, then the simpler plan go first";
-constexpr absl::string_view kSweepTie =
-    "a tie (within 1 %), where the best so far is held, then fewer GPUs, then "
-    "the simpler plan go first";
+constexpr absl::string_view kTie = "a tie (within 1 %), where ";
+constexpr absl::string_view kHeldFirst = "the best so far is held, then ";
+constexpr absl::string_view kPreferred =
+    "fewer GPUs, then the simpler plan go first";
 
 template <typename List>
 bool SeveralEngines(const List& plans) {
@@ -247,7 +246,7 @@ std::string RenderConfidence(const Style& style, const Plans& plans,
   if (margin < 0) {
     absl::StrAppend(&words, plans[0].plan().mode() == current
                                 ? ", kept because it runs now"
-                                : absl::StrCat(", ", kTie));
+                                : absl::StrCat(", ", kTie, kPreferred));
   }
   if (double residual = confidence.model_residual_ratio(); residual > 0) {
     absl::StrAppend(&words, " (model error ", FormatPercent(residual),
@@ -558,11 +557,13 @@ std::string RenderSweep(const v1::RecommendParallelismRequest& question,
   }
   if (ties || kept) {
     absl::StrAppend(
-        &out, Paragraph(style, " by < 0       ",
-                        absl::StrCat(kept ? "kept because it runs now" : "",
-                                     kept && ties ? ", or " : "",
-                                     ties ? kSweepTie : absl::string_view()),
-                        Paint::kDim));
+        &out,
+        Paragraph(style, " by < 0       ",
+                  absl::StrCat(
+                      kept ? "kept because it runs now" : "",
+                      kept && ties ? ", or " : "",
+                      ties ? absl::StrCat(kTie, kHeldFirst, kPreferred) : ""),
+                  Paint::kDim));
   }
   std::string first = " unanswered   ";
   for (const std::string& words : unanswered) {

@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/profile/preset.h"
 
@@ -94,6 +95,16 @@ std::string RefusalOf(EngineId engine, const ModelShape& model,
   return GetEngine(engine)
       .Refusal(model, plan, node, Gpus(plan).replicas.front())
       .value_or("");
+}
+
+void ExpectRefusal(EngineId engine, const ModelShape& model,
+                   const std::string& mode, const std::string& why) {
+  const std::string refusal = RefusalOf(engine, model, mode, Node(64));
+  if (why.empty()) {
+    EXPECT_EQ(refusal, "");
+  } else {
+    EXPECT_THAT(refusal, testing::HasSubstr(why));
+  }
 }
 
 double CountOf(const Recipe& recipe, CollectiveOp op) {

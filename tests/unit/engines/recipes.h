@@ -46,6 +46,11 @@ std::string RefusalOf(EngineId engine, const ModelShape& model,
                       const std::string& mode,
                       const Fingerprint& node = Node(8));
 
+// Expects that the engine refuses a mode of 64 GPUs with `why` in its words;
+// empty: that it does not refuse it.
+void ExpectRefusal(EngineId engine, const ModelShape& model,
+                   const std::string& mode, const std::string& why);
+
 // Occurrences of `op` in a step; each step of a use counts.
 double CountOf(const Recipe& recipe, CollectiveOp op);
 

@@ -177,17 +177,15 @@ TEST(FindChanges, IsWhatALookAtEveryConcurrencyFinds) {
     const int64_t low = 1 + round % 3, high = round % 10 == 0 ? 3000 : 300;
     const std::vector<Change> found = field.Find(low, high);
     auto next = found.begin();
-    std::optional<size_t> before = field.FirstAt(low);
-    std::optional<size_t> said = before;
+    std::optional<size_t> said = field.FirstAt(low);
     for (int64_t at = low + 1; at <= high; ++at) {
-      const std::optional<size_t> now = field.FirstAt(at, before);
+      const std::optional<size_t> now = field.FirstAt(at, said);
       if (next != found.end() && next->concurrency == at) {
-        misplaced += next->from == before && next->to == now ? 0 : 1;
+        misplaced += next->from == said && next->to == now ? 0 : 1;
         said = next->to;
         ++next;
       }
       others += said == now ? 0 : 1;
-      before = now;
     }
     EXPECT_EQ(next, found.end());
     changes += static_cast<int64_t>(found.size());
@@ -195,8 +193,8 @@ TEST(FindChanges, IsWhatALookAtEveryConcurrencyFinds) {
   }
   EXPECT_GT(changes, 300);
   // What is held may be beaten for a few sequences only, where ranks fill
-  // unevenly, and is then left a little later.
-  EXPECT_LE(misplaced, changes / 50);
+  // unevenly.
+  EXPECT_LE(misplaced, changes / 100);
   EXPECT_LE(others, concurrencies / 1000);
 }
 

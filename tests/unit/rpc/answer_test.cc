@@ -5,6 +5,7 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -182,34 +183,41 @@ TEST(AnswerTest, ASweepAgreesWithTheSingleQuestions) {
   }
 }
 
+// Stops `asked` at each of `allowed` looks at whether to go on.
+template <typename Response>
+void ExpectStops(const Asked& asked, PlanSpace& space,
+                 std::initializer_list<int> allowed) {
+  for (const int looks : allowed) {
+    int looked = 0;
+    Response response;
+    const absl::Status status = Answer(
+        asked, space,
+        [&] {
+          return looked++ < looks ? absl::OkStatus()
+                                  : absl::DeadlineExceededError("late");
+        },
+        &response);
+    EXPECT_EQ(status, absl::DeadlineExceededError("late"));
+    EXPECT_EQ(looked, looks + 1);
+  }
+}
+
 TEST(AnswerTest, ARecommendationEndsWhereItMayNotProceed) {
   const auto profile = SampleProfile("sample", 8);
   v1::RecommendParallelismRequest request = GoodRequest();
   request.set_view(v1::ADVICE_VIEW_FULL);
-  const auto asked_in = AskedIn(request);
-  ASSERT_TRUE(asked_in.ok()) << asked_in.status();
+  const auto asked = AskedIn(request);
+  ASSERT_TRUE(asked.ok()) << asked.status();
   const auto model = ResolveModel(request.model());
   ASSERT_TRUE(model.ok()) << model.status();
   const auto space =
-      PlanSpace::Create(*model, ScopeOf(asked_in->question), *profile);
+      PlanSpace::Create(*model, ScopeOf(asked->question), *profile);
   ASSERT_TRUE(space.ok()) << space.status();
-  for (const int allowed : {0, 1, 3}) {
-    int asked = 0;
-    v1::RecommendParallelismResponse response;
-    const absl::Status status = Answer(
-        *asked_in, **space,
-        [&] {
-          return asked++ < allowed ? absl::OkStatus()
-                                   : absl::DeadlineExceededError("late");
-        },
-        &response);
-    EXPECT_EQ(status, absl::DeadlineExceededError("late"));
-    EXPECT_EQ(asked, allowed + 1);
-  }
+  ExpectStops<v1::RecommendParallelismResponse>(*asked, **space, {0, 1, 3});
   // What was left in the middle does no harm.
   v1::RecommendParallelismResponse late, alone;
   ASSERT_TRUE(Answer(
-                  *asked_in, **space, [] { return absl::OkStatus(); }, &late)
+                  *asked, **space, [] { return absl::OkStatus(); }, &late)
                   .ok());
   ASSERT_TRUE(Answer(request, *profile, &alone).ok());
   EXPECT_TRUE(late.SerializeAsString() == alone.SerializeAsString());
@@ -218,26 +226,14 @@ TEST(AnswerTest, ARecommendationEndsWhereItMayNotProceed) {
 TEST(AnswerTest, ASweepEndsWhereItMayNotProceed) {
   const auto profile = SampleProfile("sample");
   const v1::SweepConcurrencyRequest request = GoodSweep();
-  const auto asked_in = AskedIn(request);
-  ASSERT_TRUE(asked_in.ok()) << asked_in.status();
+  const auto asked = AskedIn(request);
+  ASSERT_TRUE(asked.ok()) << asked.status();
   const auto model = ResolveModel(request.question().model());
   ASSERT_TRUE(model.ok()) << model.status();
   const auto space =
-      PlanSpace::Create(*model, ScopeOf(asked_in->question), *profile);
+      PlanSpace::Create(*model, ScopeOf(asked->question), *profile);
   ASSERT_TRUE(space.ok()) << space.status();
-  for (const int allowed : {0, 1, 9, 10}) {
-    int asked = 0;
-    v1::SweepConcurrencyResponse response;
-    const absl::Status status = Answer(
-        *asked_in, **space,
-        [&] {
-          return asked++ < allowed ? absl::OkStatus()
-                                   : absl::DeadlineExceededError("late");
-        },
-        &response);
-    EXPECT_EQ(status, absl::DeadlineExceededError("late"));
-    EXPECT_EQ(asked, allowed + 1);
-  }
+  ExpectStops<v1::SweepConcurrencyResponse>(*asked, **space, {0, 1, 9, 10});
 }
 
 TEST(AnswerTest, BadSweepsAreRefused) {
